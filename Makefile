@@ -1,0 +1,46 @@
+# penstock: every command a contributor needs. `make demo` and `make test` work on a fresh machine.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: venv demo test test-fast lint types bench bench-peers clean
+
+venv: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "penstock needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version). Write: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	@$(BIN)/penstock doctor --quiet
+	@$(BIN)/penstock demo
+
+test: lint types
+	$(BIN)/penstock doctor --quiet
+	$(BIN)/coverage erase
+	$(BIN)/pytest --cov --cov-report=term:skip-covered --cov-report=html --durations=10
+
+test-fast: $(STAMP)
+	$(BIN)/pytest -m "not spark and not slow" --hypothesis-profile=fast
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+bench: $(STAMP)
+	$(BIN)/penstock bench window-join
+
+# Flink wants its own environment: its Python package pins other versions of the libraries penstock uses.
+bench-peers: $(STAMP)
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/pip install --quiet --disable-pip-version-check -r benchmarks/peers.txt
+
+clean:
+	rm -rf $(VENV) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov
