@@ -1,1 +1,1 @@
-
+"""Page stores: in memory, on files, and versioned with a ledger."""

@@ -1,1 +1,1 @@
-
+"""Seeded generators of streams."""

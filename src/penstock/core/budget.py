@@ -1,0 +1,86 @@
+"""The memory budget: a promise that is kept by refusing.
+
+Everything that grows with data is charged before it is allocated. Code asks how much room there is and sizes its
+chunks by it; a charge that does not fit raises, so that an overrun is a bug that shows and not a slow death.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from penstock.core.errors import BudgetError, ConfigError
+
+_BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_BYTES |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+
+
+class Budget:
+    """So many bytes, and who holds them.
+
+    >>> budget = Budget(100)
+    >>> with budget.hold(60, "rows"):
+    ...     budget.room
+    40
+    >>> budget.room, budget.peak
+    (100, 60)
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.held = 0
+        self.peak = 0
+
+    @property
+    def room(self) -> int:
+        """Bytes that can still be charged."""
+        return self.limit - self.held
+
+    def charge(self, size: int, what: str) -> None:
+        """Take `size` bytes for `what`, or refuse."""
+        if size > self.room:
+            raise BudgetError(
+                f"{what} needs {show_bytes(size)}, but {show_bytes(max(0, self.room))} of this task's "
+                f"{show_bytes(self.limit)} are free. Give the flow more memory=, or use fewer cores for it."
+            )
+        self.held += size
+        self.peak = max(self.peak, self.held)
+
+    def release(self, size: int) -> None:
+        """Give `size` bytes back."""
+        self.held -= size
+
+    @contextmanager
+    def hold(self, size: int, what: str) -> Iterator[None]:
+        """Charge for the length of a block."""
+        self.charge(size, what)
+        try:
+            yield
+        finally:
+            self.release(size)
+
+
+def parse_bytes(value: str | int, argument: str = "memory") -> int:
+    """Read a size: ``"512 MB"`` (10⁶), ``"1 GiB"`` or ``"1g"`` (2³⁰, as Spark writes it), or a number of bytes.
+
+    >>> parse_bytes("64 MB"), parse_bytes("1g"), parse_bytes(1000)
+    (64000000, 1073741824, 1000)
+    """
+    size = _SIZE.fullmatch(str(value)) if not isinstance(value, bool) else None
+    if size is None or size[2].lower() not in _BYTES or (total := int(float(size[1]) * _BYTES[size[2].lower()])) <= 0:
+        raise ConfigError(f"{argument}={value!r} is not an amount of memory. Write a size like '512 MB' or '2 GiB'.")
+    return total
+
+
+def show_bytes(size: int) -> str:
+    """A size as people read it.
+
+    >>> show_bytes(64_000_000), show_bytes(1500)
+    ('64.0 MB', '1.5 kB')
+    """
+    for factor, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if size >= factor:
+            return f"{size / factor:.1f} {name}"
+    return f"{size} B"

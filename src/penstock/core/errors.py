@@ -1,0 +1,67 @@
+"""What can go wrong, by family. Every message says what was wrong, the value, why, and what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Self
+
+
+class PenstockError(Exception):
+    """The root of every error penstock raises on purpose."""
+
+
+class ConfigError(PenstockError):
+    """An argument that cannot mean what was wanted; raised while the flow is built, before anything runs."""
+
+    @classmethod
+    def unknown_column(cls, argument: str, column: str, columns: Iterable[str]) -> Self:
+        """An argument names a column that its stream does not have."""
+        known = list(columns)
+        close = get_close_matches(column, known, n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else f"Its columns are: {', '.join(known)}."
+        return cls(f"{argument}={column!r} is not a column of this stream. {hint}")
+
+
+class DurationError(ConfigError):
+    """A length of time that cannot be read, or not in the unit of the time column."""
+
+
+class TimeError(ConfigError):
+    """A column that cannot be event time."""
+
+
+class BandError(ConfigError):
+    """A band or window that can match nothing, or not on this time column."""
+
+
+class BudgetError(PenstockError):
+    """Memory that was asked for and is not there: the budget refuses rather than overruns."""
+
+
+class StateError(PenstockError):
+    """A page or ledger that is missing or not what was written; never replaced by an empty state."""
+
+    @classmethod
+    def missing(cls, path: str) -> Self:
+        """A file that the ledger names is gone."""
+        return cls(
+            f"State file {path} is missing, so the join's state is incomplete and no epoch can run on it. "
+            f"Restore the file from a backup of the checkpoint, or start the flow with a new checkpoint directory."
+        )
+
+    @classmethod
+    def corrupt(cls, path: str, why: str) -> Self:
+        """A file that the ledger names holds something else than what was written."""
+        return cls(
+            f"State file {path} is not what was written: {why}. No epoch can run on it and nothing was changed. "
+            f"Restore the file from a backup of the checkpoint, or start the flow with a new checkpoint directory."
+        )
+
+
+class CheckpointError(PenstockError):
+    """A checkpoint that belongs to another flow, another version, or an ended one; it is left untouched."""
+
+
+class FlowError(PenstockError):
+    """A flow that is used in a way it cannot run."""

@@ -1,0 +1,120 @@
+"""Pages: immutable Arrow batches that hold an operator's state, and the stores that keep them.
+
+A page's rows are sorted by hash, then time. What changes over a page's life is only its description: the slice of
+the stored batch that is ours (`begin`, `end`), the `floor` below which rows are gone, and the `marks` on its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.rows import hashes_of, times_of
+from penstock.core.time import TIME_MIN, Time
+
+
+class PageStore(Protocol):
+    """Keeps immutable batches by name."""
+
+    def put(self, rows: pa.RecordBatch) -> str:
+        """Keep `rows`; the name is the store's to choose."""
+        ...
+
+    def get(self, name: str) -> pa.RecordBatch:
+        """The rows kept under `name`, without copying them into private memory where the store can."""
+        ...
+
+    def drop(self, name: str) -> None:
+        """The operator no longer needs `name`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The description of a page: where its rows are, and what is known of them without reading them.
+
+    The times and hashes are those of the rows when the page was written; slicing narrows the hashes only.
+    """
+
+    name: str
+    port: int
+    begin: int
+    end: int
+    nbytes: int
+    min_time: Time
+    max_time: Time
+    min_hash: int
+    max_hash: int
+    floor: Time = TIME_MIN
+    marks: str | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many rows, those below the floor included."""
+        return self.end - self.begin
+
+    def to_json(self) -> dict[str, Any]:
+        """For a ledger."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """From a ledger."""
+        return cls(**record)
+
+
+def write_page(store: PageStore, port: int, rows: pa.RecordBatch, marks: str | None = None) -> Page:
+    """Keep `rows` (not empty, sorted by hash, then time) and describe them."""
+    hashes, times = hashes_of(rows), times_of(rows)
+    return Page(
+        name=store.put(rows),
+        port=port,
+        begin=0,
+        end=rows.num_rows,
+        nbytes=rows.nbytes,
+        min_time=int(times.min()),
+        max_time=int(times.max()),
+        min_hash=int(hashes[0]),
+        max_hash=int(hashes[-1]),
+        marks=marks,
+    )
+
+
+def read_page(store: PageStore, page: Page) -> pa.RecordBatch:
+    """The rows of `page`, those below its floor included."""
+    return store.get(page.name).slice(page.begin, page.rows)
+
+
+def clip_page(store: PageStore, page: Page, first: int, last: int) -> Page | None:
+    """The part of `page` whose hashes lie from `first` to `last`, or None if there is none; reads no rows if all do.
+
+    Marks belong to the stored batch, not to the slice, so a clipped page keeps them.
+    """
+    if page.min_hash > last or page.max_hash < first:
+        return None
+    if first <= page.min_hash and page.max_hash <= last:
+        return page
+    hashes = hashes_of(read_page(store, page))
+    begin, end = np.searchsorted(hashes, np.array([first], np.uint64)), np.searchsorted(
+        hashes, np.array([last], np.uint64), side="right"
+    )
+    if begin[0] == end[0]:
+        return None
+    part = end[0] - begin[0]
+    return replace(
+        page,
+        begin=page.begin + int(begin[0]),
+        end=page.begin + int(end[0]),
+        nbytes=int(page.nbytes * part / page.rows),
+        min_hash=int(hashes[begin[0]]),
+        max_hash=int(hashes[end[0] - 1]),
+    )
+
+
+def names_of(pages: Iterable[Page]) -> set[str]:
+    """Every stored batch that `pages` need: rows and marks."""
+    return {name for page in pages for name in (page.name, page.marks) if name is not None}

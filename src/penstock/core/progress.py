@@ -1,0 +1,316 @@
+"""Progress: what a stream promises about the rows still to come.
+
+A bound p says: no later row has a time below p (strict: a row at p may still come). Bounds come from a policy
+that is fed what each epoch saw; they never go back, and one that comes late costs latency, never correctness.
+A row that breaks its bound is late and leaves by the late outlet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol, Self
+
+from penstock.core.durations import Duration, DurationLike, TimeUnit
+from penstock.core.errors import ConfigError
+from penstock.core.time import TIME_MAX, TIME_MIN, Time, clamp
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one epoch brought from one source: rows that count, their largest time, the largest punctuation."""
+
+    rows: int = 0
+    max_time: Time = TIME_MIN
+    mark: Time = TIME_MIN
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """What a source has shown so far: all that a policy needs, small enough for a ledger.
+
+    `recent` is kept by `bounded_tuples` only: (rows, largest time so far) of the latest epochs, oldest first.
+    `heard` is when the latest row arrived, on the wall clock.
+    """
+
+    bound: Time = TIME_MIN
+    max_time: Time = TIME_MIN
+    mark: Time = TIME_MIN
+    heard: int | None = None
+    recent: tuple[tuple[int, Time], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """For the ledger."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """From the ledger."""
+        return cls(**{**record, "recent": tuple((rows, top) for rows, top in record["recent"])})
+
+
+class Policy(Protocol):
+    """How a source's bound follows from its rows. One frozen dataclass each; the fields are the whole meaning."""
+
+    @property
+    def idle(self) -> Duration | None:
+        """How long a source may be silent before it stops holding the others back."""
+        ...
+
+    def check(self, unit: TimeUnit) -> None:
+        """Raise if this policy makes no sense on a time column that counts `unit`."""
+        ...
+
+    def bound(self, track: Track, unit: TimeUnit, now: int) -> Time:
+        """The bound after `track`, at wall-clock microsecond `now`."""
+        ...
+
+    def bound_from_rows(self, max_time: Time, unit: TimeUnit) -> Time:
+        """The bound that having seen one row at `max_time` gives by itself; a shard may use it before the driver."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """Rows come in time order (ties allowed): the bound is the latest time seen."""
+
+    idle: Duration | None = None
+
+    def check(self, unit: TimeUnit) -> None:
+        """Any unit will do."""
+
+    def bound(self, track: Track, unit: TimeUnit, now: int) -> Time:
+        """The latest time seen."""
+        return track.max_time
+
+    def bound_from_rows(self, max_time: Time, unit: TimeUnit) -> Time:
+        """The same: one row suffices."""
+        return max_time
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedDelay:
+    """A row comes at most `delay` (in event time) after a later one: the bound is the latest time less `delay`."""
+
+    delay: Duration
+    idle: Duration | None = None
+
+    def check(self, unit: TimeUnit) -> None:
+        """The delay must be a length on the time column."""
+        if self.delay.on(unit, "delay") < 0:
+            raise ConfigError(f"bounded_delay(delay={self.delay}) is negative. Write how late a row may be.")
+
+    def bound(self, track: Track, unit: TimeUnit, now: int) -> Time:
+        """The latest time seen, less the delay."""
+        return self.bound_from_rows(track.max_time, unit)
+
+    def bound_from_rows(self, max_time: Time, unit: TimeUnit) -> Time:
+        """The same: one row suffices."""
+        return max_time if max_time == TIME_MIN else clamp(max_time - self.delay.on(unit))
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedTuples:
+    """A row comes at most `count` rows after a later one: the bound is the latest time but for the last `count` rows.
+
+    Rows of one epoch have no order among themselves, so an epoch counts only once `count` rows came after it.
+    """
+
+    count: int
+    idle: Duration | None = None
+
+    def check(self, unit: TimeUnit) -> None:
+        """The count must be one."""
+        if self.count < 0:
+            raise ConfigError(f"bounded_tuples(count={self.count}) is negative. Write how many rows late one may be.")
+
+    def bound(self, track: Track, unit: TimeUnit, now: int) -> Time:
+        """The largest time of the epochs that at least `count` rows came after."""
+        after = 0
+        for rows, top in reversed(track.recent):
+            if after >= self.count:
+                return top
+            after += rows
+        return track.bound
+
+    def bound_from_rows(self, max_time: Time, unit: TimeUnit) -> Time:
+        """Nothing: a shard does not see how many rows came."""
+        return TIME_MIN
+
+
+@dataclass(frozen=True, slots=True)
+class Punctuated:
+    """The source says itself, in `column`, from which time on its later rows are; null says nothing."""
+
+    column: str
+    idle: Duration | None = None
+
+    def check(self, unit: TimeUnit) -> None:
+        """Any unit will do; the column's type is checked against the time column's by the source."""
+
+    def bound(self, track: Track, unit: TimeUnit, now: int) -> Time:
+        """The largest statement so far."""
+        return track.mark
+
+    def bound_from_rows(self, max_time: Time, unit: TimeUnit) -> Time:
+        """Nothing: times are no statement."""
+        return TIME_MIN
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """Rows are nearly in order and event time follows the clock: the bound is the latest time seen; in a lull,
+    when that is more than `slack` behind the clock, the clock less `slack`.
+    """
+
+    slack: Duration
+    idle: Duration | None = None
+
+    def check(self, unit: TimeUnit) -> None:
+        """Only a timestamp can be compared with the clock."""
+        if unit != "microseconds":
+            raise ConfigError(
+                f"timer(slack={self.slack}) compares event time with the clock, but the time column counts {unit}. "
+                f"Make it a timestamp, or use bounded_delay(…)."
+            )
+        if self.slack.on(unit, "slack") < 0:
+            raise ConfigError(f"timer(slack={self.slack}) is negative. Write how far behind the clock a row may be.")
+
+    def bound(self, track: Track, unit: TimeUnit, now: int) -> Time:
+        """The latest time seen, or the clock less the slack in a lull."""
+        lull = clamp(now - self.slack.on(unit))
+        return lull if track.max_time < lull else track.max_time
+
+    def bound_from_rows(self, max_time: Time, unit: TimeUnit) -> Time:
+        """The latest time seen."""
+        return max_time
+
+
+def ordered(*, idle: DurationLike | None = None) -> Ordered:
+    """Promise that rows come in time order; equal times are fine.
+
+    >>> ordered(idle="10 s").idle
+    Duration(amount=10000000, kind='time')
+    """
+    return Ordered(_idle(idle))
+
+
+def bounded_delay(delay: DurationLike, *, idle: DurationLike | None = None) -> BoundedDelay:
+    """Promise that a row comes at most `delay` of event time after a later one; Spark calls this a watermark.
+
+    With `idle`, a source that stays silent that long stops holding the others back.
+
+    >>> policy = bounded_delay("30 s")
+    >>> policy.bound_from_rows(max_time=100_000_000, unit="microseconds")
+    70000000
+    """
+    return BoundedDelay(Duration.of(delay, "delay"), _idle(idle))
+
+
+def bounded_tuples(count: int, *, idle: DurationLike | None = None) -> BoundedTuples:
+    """Promise that a row comes at most `count` rows after a later one.
+
+    >>> bounded_tuples(1000).count
+    1000
+    """
+    return BoundedTuples(count, _idle(idle))
+
+
+def punctuated(column: str, *, idle: DurationLike | None = None) -> Punctuated:
+    """Take the source's own word: `column` holds, where not null, a time that no later row lies below.
+
+    >>> punctuated("complete_up_to").column
+    'complete_up_to'
+    """
+    return Punctuated(column, _idle(idle))
+
+
+def timer(slack: DurationLike, *, idle: DurationLike | None = None) -> Timer:
+    """Follow the data while there is some, and the clock less `slack` in a lull.
+
+    >>> timer("2 s").slack.amount
+    2000000
+    """
+    return Timer(Duration.of(slack, "slack"), _idle(idle))
+
+
+def follow(track: Track, policy: Policy, unit: TimeUnit, seen: Seen, now: int) -> Track:
+    """The track after one more epoch. The bound never goes back.
+
+    >>> follow(Track(), Ordered(), "ticks", Seen(rows=2, max_time=7), now=0).bound
+    7
+    """
+    after = replace(
+        track,
+        max_time=max(track.max_time, seen.max_time),
+        mark=max(track.mark, seen.mark),
+        heard=now if seen.rows or track.heard is None else track.heard,
+        recent=_recent(track, policy, seen),
+    )
+    return replace(after, bound=max(track.bound, policy.bound(after, unit, now)))
+
+
+def wake(tracks: Sequence[Track], policies: Sequence[Policy], units: Sequence[TimeUnit], now: int) -> list[Track]:
+    """Let sources that have been silent for their `idle` time catch up with the slowest one that is not.
+
+    >>> quiet, busy = Track(bound=5, heard=0), Track(bound=90, heard=50)
+    >>> [t.bound for t in wake([quiet, busy], [ordered(idle="20 us"), ordered()], ["ticks"] * 2, now=60)]
+    [90, 90]
+    """
+    silent = [_silent(track, policy, now) for track, policy in zip(tracks, policies, strict=True)]
+    woken = []
+    for track, unit, quiet in zip(tracks, units, silent, strict=True):
+        others = [t.bound for t, u, q in zip(tracks, units, silent, strict=True) if not q and u == unit]
+        woken.append(replace(track, bound=max(track.bound, min(others))) if quiet and others else track)
+    return woken
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a two-input operator promises about the results still to come.
+
+    `individual`: no later result has a left (right) time below it. `joint`: no later result has both its left time
+    below the first and its right time below the second; sound on its own and earlier than the individual bounds.
+
+    >>> Bounds((5, 3), (9, 8)).latest, Bounds((5, 3), (9, 8)).earliest
+    (5, 3)
+    """
+
+    individual: tuple[Time, Time] = (TIME_MIN, TIME_MIN)
+    joint: tuple[Time, Time] = (TIME_MIN, TIME_MIN)
+    ended: bool = field(default=False)
+
+    @property
+    def latest(self) -> Time:
+        """The bound on the later of a pair's two times: either individual bound will do."""
+        return max(self.individual)
+
+    @property
+    def earliest(self) -> Time:
+        """The bound on the earlier of a pair's two times: it takes both."""
+        return min(self.individual)
+
+
+ENDED = Bounds((TIME_MAX, TIME_MAX), (TIME_MAX, TIME_MAX), ended=True)
+
+
+def _idle(idle: DurationLike | None) -> Duration | None:
+    return None if idle is None else Duration.of(idle, "idle")
+
+
+def _recent(track: Track, policy: Policy, seen: Seen) -> tuple[tuple[int, Time], ...]:
+    if not isinstance(policy, BoundedTuples) or not seen.rows:
+        return track.recent
+    recent = [*track.recent, (seen.rows, max(track.max_time, seen.max_time))]
+    after = 0
+    for place in range(len(recent) - 1, -1, -1):
+        if after >= policy.count:
+            return tuple(recent[place:])
+        after += recent[place][0]
+    return tuple(recent)
+
+
+def _silent(track: Track, policy: Policy, now: int) -> bool:
+    if policy.idle is None or track.heard is None:
+        return False
+    return now - track.heard >= policy.idle.on("microseconds", "idle")

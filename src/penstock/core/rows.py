@@ -1,0 +1,79 @@
+"""How rows look inside an operator: Arrow batches led by the key's hash and the row's time.
+
+A `RowType` is one port's view: the user's columns, which of them is the time column, and the keys. Inside, the time
+column travels as int64 only (`TIME`) and is put back, without a copy, when rows leave.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.core.time import Times, as_times, from_times
+
+HASH, TIME = "__hash", "__time"
+"""The two columns that every row inside an operator starts with: the key's 64-bit hash, and its event time."""
+
+Hashes = npt.NDArray[np.uint64]
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class RowType:
+    """The rows of one port: the user's `columns`, the `keys` among them, and the column that `time` is, if one is.
+
+    >>> rows = RowType(pa.schema({"k": pa.int64(), "ts": pa.timestamp("us")}), keys=("k",), time="ts")
+    >>> rows.inside.names
+    ['__hash', '__time', 'k']
+    """
+
+    columns: pa.Schema
+    keys: tuple[str, ...]
+    time: str | None = None
+
+    @property
+    def inside(self) -> pa.Schema:
+        """The schema of a batch inside the operator."""
+        kept = [field for field in self.columns if field.name != self.time]
+        return pa.schema([pa.field(HASH, pa.uint64()), pa.field(TIME, pa.int64()), *kept])
+
+    def enter(self, rows: pa.Table, hashes: Hashes) -> pa.RecordBatch:
+        """User rows (with no null time) as a batch for the operator."""
+        if self.time is None:
+            raise ValueError("rows without a time column cannot be given a time")
+        whole = rows.combine_chunks()
+        kept = [_one_chunk(whole.column(name)) for name in self.inside.names[2:]]
+        times = as_times(whole.column(self.time))
+        return pa.RecordBatch.from_arrays([pa.array(hashes, pa.uint64()), times, *kept], schema=self.inside)
+
+    def column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        """A user column of a batch inside the operator."""
+        if name == self.time:
+            return from_times(batch.column(1), self.columns.field(name).type)
+        return batch.column(name)
+
+
+def hashes_of(batch: pa.RecordBatch) -> Hashes:
+    """The hashes of a batch, as a view."""
+    return batch.column(0).to_numpy(zero_copy_only=True)  # type: ignore[no-any-return]
+
+
+def times_of(batch: pa.RecordBatch) -> Times:
+    """The times of a batch, as a view."""
+    return batch.column(1).to_numpy(zero_copy_only=True)  # type: ignore[no-any-return]
+
+
+def concat(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """Batches of one schema as a single batch; copies unless there is only one."""
+    if len(batches) == 1:
+        return batches[0]
+    if not batches:
+        return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+    return pa.concat_batches(batches)
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,0 +1,104 @@
+"""Event time: which columns can carry it, and how each becomes an int64 that can be compared.
+
+Timestamps (with or without zone) count microseconds, dates count days, integers count themselves.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.core.durations import TimeUnit
+from penstock.core.errors import ConfigError, TimeError
+
+Time = int
+"""A moment on a stream's time axis."""
+
+TIME_MIN: Time = -(2**63)
+"""Before every row: the bound of a stream that has promised nothing."""
+
+TIME_MAX: Time = 2**63 - 1
+"""After every row: the bound of a stream that has ended."""
+
+Times = npt.NDArray[np.int64]
+"""The times of many rows."""
+
+
+def time_unit(schema: pa.Schema, column: str, argument: str = "time") -> TimeUnit:
+    """What one step of `column` is, or an error if it cannot be event time.
+
+    >>> time_unit(pa.schema({"ts": pa.timestamp("us")}), "ts")
+    'microseconds'
+    """
+    if column not in schema.names:
+        raise ConfigError.unknown_column(argument, column, schema.names)
+    kind = schema.field(column).type
+    if pa.types.is_timestamp(kind):
+        return "microseconds"
+    if pa.types.is_date(kind):
+        return "days"
+    if pa.types.is_integer(kind) and kind != pa.uint64():
+        return "ticks"
+    hint = f"to_timestamp({column})" if pa.types.is_string(kind) else f"cast({column} AS TIMESTAMP) or BIGINT"
+    raise TimeError(
+        f"{argument}={column!r} is of type {kind}; event time must be a timestamp, a date or an integer, because "
+        f"it is compared exactly. Select {hint} as a column first."
+    )
+
+
+def as_times(column: pa.Array | pa.ChunkedArray) -> pa.Int64Array:
+    """A time column as int64 (nulls stay null), without copying when it is a microsecond timestamp or a long.
+
+    >>> as_times(pa.array([1, None], pa.timestamp("us"))).to_pylist()
+    [1, None]
+    """
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    kind = whole.type
+    if pa.types.is_timestamp(kind):
+        return whole.cast(pa.timestamp("us", kind.tz)).view(pa.int64())
+    if pa.types.is_date32(kind):
+        return whole.view(pa.int32()).cast(pa.int64())
+    if pa.types.is_date64(kind):
+        return whole.cast(pa.date32()).view(pa.int32()).cast(pa.int64())
+    return whole.cast(pa.int64())
+
+
+def from_times(times: pa.Int64Array, kind: pa.DataType) -> pa.Array:
+    """The inverse of `as_times`: int64 back to the column type it came from.
+
+    >>> from_times(pa.array([1]), pa.date32()).to_pylist()
+    [datetime.date(1970, 1, 2)]
+    """
+    if pa.types.is_timestamp(kind):
+        return times.view(pa.timestamp("us", kind.tz)).cast(kind)
+    if pa.types.is_date(kind):
+        return times.cast(pa.int32()).view(pa.date32()).cast(kind)
+    return times.cast(kind)
+
+
+def show_time(time: Time, unit: TimeUnit) -> str:
+    """A moment as people read it.
+
+    >>> show_time(0, "microseconds"), show_time(TIME_MAX, "days"), show_time(7, "ticks")
+    ('1970-01-01 00:00:00', 'end', '7')
+    """
+    if time <= TIME_MIN:
+        return "none yet"
+    if time >= TIME_MAX:
+        return "end"
+    if unit == "ticks":
+        return str(time)
+    step = "us" if unit == "microseconds" else "D"
+    moment = np.datetime64(time, step)
+    text = str(moment).replace("T", " ")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def clamp(time: int) -> Time:
+    """A computed moment kept on the axis, so that arithmetic on TIME_MIN and TIME_MAX stays there.
+
+    >>> clamp(TIME_MAX + 5) == TIME_MAX
+    True
+    """
+    return max(TIME_MIN, min(TIME_MAX, time))

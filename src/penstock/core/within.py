@@ -1,0 +1,194 @@
+"""Which rows of two streams are near enough in time to match: bands, per-stream windows, tumbling windows.
+
+What a user writes (`Band`, `Tumbling`) becomes a `Reach` once the unit of the time columns is known. A reach
+answers one question – which times on the other stream can a row meet? – and everything a window join needs
+follows from it: whom to probe, when a row is dead, and which results can still come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+
+from penstock.core.durations import Duration, DurationLike, TimeUnit
+from penstock.core.errors import BandError
+from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
+
+LEFT, RIGHT = 0, 1
+Ends = Literal["[]", "()", "[)", "(]"]
+"""Whether the two ends of a band match, in interval notation: ``[`` and ``]`` do, ``(`` and ``)`` do not."""
+
+
+class Reach(Protocol):
+    """The times on the other stream that rows of one stream can meet."""
+
+    def of(self, port: int, times: Times) -> tuple[Times, Times]:
+        """First and last time (both included) that each row of `port` can meet on the other port."""
+        ...
+
+
+class Within(Protocol):
+    """What `within=` takes."""
+
+    def reach(self, unit: TimeUnit) -> Reach:
+        """This condition on time columns that count `unit`."""
+        ...
+
+
+def horizon(reach: Reach, port: int, bound: Time) -> Time:
+    """The smallest time at which a row of `port` can still meet a row of the other port at or after `bound`."""
+    if bound in (TIME_MIN, TIME_MAX):
+        return bound
+    first, _ = reach.of(1 - port, np.array([bound], np.int64))
+    return int(first[0])
+
+
+def reach_end(reach: Reach, port: int, bound: Time) -> Time:
+    """The first time on `port` that no row of the other port below `bound` can meet."""
+    if bound in (TIME_MIN, TIME_MAX):
+        return bound
+    _, last = reach.of(1 - port, np.array([bound - 1], np.int64))
+    return min(TIME_MAX, int(last[0]) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A pair (l, r) matches iff ``l.time - before <= r.time <= l.time + after``; `ends` says which ends count.
+
+    >>> reach = Band(Duration.of("10 min"), Duration.of("0 s")).reach("microseconds")
+    >>> [int(end[0]) for end in reach.of(LEFT, np.array([600_000_000]))]
+    [0, 600000000]
+    """
+
+    before: Duration
+    after: Duration
+    ends: Ends = "[]"
+
+    def __post_init__(self) -> None:
+        if self.ends not in ("[]", "()", "[)", "(]"):
+            raise BandError(f"ends={self.ends!r} is not one of '[]', '()', '[)', '(]'. Write '[]' for a closed band.")
+        if self.before.amount + self.after.amount < 0:
+            raise BandError(
+                f"within={self} can match nothing: it ends {Duration(-self.before.amount - self.after.amount)} "
+                f"before it starts. Swap the two ends, or write band(before=…, after=…)."
+            )
+
+    def reach(self, unit: TimeUnit) -> Reach:
+        """Open ends become closed ones a single step further in: time is discrete."""
+        first = -self.before.on(unit, "before") + (self.ends[0] == "(")
+        last = self.after.on(unit, "after") - (self.ends[1] == ")")
+        if last < first:
+            raise BandError(f"within={self} can match nothing: both ends are open and nothing lies between them.")
+        return Offsets(first, last)
+
+    def __str__(self) -> str:
+        return f"band({self.before}, {self.after}, ends={self.ends!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """The reach of a band: ``first <= r.time - l.time <= last``, in steps of the time column."""
+
+    first: int
+    last: int
+
+    def of(self, port: int, times: Times) -> tuple[Times, Times]:
+        """A left row looks from `first` to `last`; a right row looks back along the same offsets."""
+        if port == LEFT:
+            return _shifted(times, self.first), _shifted(times, self.last)
+        return _shifted(times, -self.last), _shifted(times, -self.first)
+
+
+@dataclass(frozen=True, slots=True)
+class Tumbling:
+    """A pair matches iff both rows fall into the same window of `size`, counted from `origin`.
+
+    >>> reach = Tumbling(Duration.of(10)).reach("ticks")
+    >>> [int(end[0]) for end in reach.of(LEFT, np.array([-1]))]
+    [-10, -1]
+    """
+
+    size: Duration
+    origin: Duration = Duration(0)
+
+    def __post_init__(self) -> None:
+        if self.size.amount <= 0:
+            raise BandError(f"tumbling(size={self.size}) has no length. Write a positive size, as in '5 min'.")
+
+    def reach(self, unit: TimeUnit) -> Reach:
+        """Windows of `size` steps."""
+        origin = self.origin.on(unit, "origin") if self.origin.amount else 0
+        return Buckets(self.size.on(unit, "size"), origin)
+
+    def __str__(self) -> str:
+        return f"tumbling({self.size})"
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """The reach of a tumbling window: from the start of a row's window to its last step."""
+
+    size: int
+    origin: int
+
+    def of(self, port: int, times: Times) -> tuple[Times, Times]:
+        """The same window on either port. Floors, never ceilings: Fig 7-2 as printed is unsound."""
+        into = np.mod(_shifted(times, -self.origin), self.size)
+        return _lowered(times, into), _raised(times, self.size - 1 - into)
+
+
+def band(before: DurationLike, after: DurationLike, ends: Ends = "[]") -> Band:
+    """Match rows whose right time lies from `before` the left time to `after` it.
+
+    Either end may also be written as a signed offset from the left row's time: ``band("-10 min", "+10 min")`` is
+    ``band("10 min", "10 min")``, and ``band("+5 min", "10 min")`` starts five minutes after the left row.
+
+    >>> print(band("-10 min", "+10 min"))
+    band(10 min, 10 min, ends='[]')
+    >>> print(band("+5 min", "10 min", ends="[)"))
+    band(-5 min, 10 min, ends='[)')
+    """
+    back, ahead = Duration.of(before, "before"), Duration.of(after, "after")
+    forward = isinstance(before, str) and before.strip().startswith("+")
+    distance = -abs(back.amount) if forward else abs(back.amount)
+    return Band(Duration(distance, back.kind), ahead, ends)
+
+
+def windows(left: DurationLike, right: DurationLike, ends: Ends = "[]") -> Band:
+    """Give each stream its own window: a row of a stream can be met for as long as its stream's window is.
+
+    A pair matches iff ``l.time - right <= r.time <= l.time + left``.
+
+    >>> print(windows(left="3 min", right="2 min"))
+    band(2 min, 3 min, ends='[]')
+    """
+    lengths = Duration.of(left, "left"), Duration.of(right, "right")
+    for name, length in zip(("left", "right"), lengths, strict=True):
+        if length.amount < 0:
+            raise BandError(f"windows({name}={length}) is negative. A window is a length: leave the minus out.")
+    return Band(before=lengths[RIGHT], after=lengths[LEFT], ends=ends)
+
+
+def tumbling(size: DurationLike, origin: DurationLike = 0) -> Tumbling:
+    """Match rows that fall into the same window of `size`; windows are counted from `origin` (the epoch).
+
+    >>> print(tumbling("5 min"))
+    tumbling(5 min)
+    """
+    return Tumbling(Duration.of(size, "size"), Duration.of(origin, "origin"))
+
+
+def _shifted(times: Times, by: int) -> Times:
+    if by >= 0:
+        return np.where(times > TIME_MAX - by, TIME_MAX, times + np.int64(by))
+    return np.where(times < TIME_MIN - by, TIME_MIN, times + np.int64(by))
+
+
+def _lowered(times: Times, by: Times) -> Times:
+    return np.where(times < TIME_MIN + by, TIME_MIN, times - by)
+
+
+def _raised(times: Times, by: Times) -> Times:
+    return np.where(times > TIME_MAX - by, TIME_MAX, times + by)

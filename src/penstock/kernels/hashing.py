@@ -1,0 +1,98 @@
+"""Hash key columns to 64 bits, in process. (Spark streams bring `xxhash64` of their keys along, computed natively.)
+
+Equal keys have equal hashes; the reverse is checked on the values after matching. Hashes must be uniform, because
+shards are ranges of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core.rows import Hashes
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MULTIPLY = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def hash_keys(columns: Sequence[pa.Array]) -> Hashes:
+    """One hash per row over all the key columns; a null counts as a value of its own.
+
+    >>> a, b = hash_keys([pa.array([0.0, -0.0])])
+    >>> bool(a == b)
+    True
+    """
+    total = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        total = _mix(total * np.uint64(31) + _hash(column))
+    return total
+
+
+def _hash(column: pa.Array) -> Hashes:
+    kind = column.type
+    if pa.types.is_struct(kind):
+        fields = [pc.struct_field(column, place) for place in range(kind.num_fields)]
+        values = hash_keys(fields) if fields else np.zeros(len(column), np.uint64)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        values = _hash_runs(_hash(column.flatten()), _sizes(pc.list_value_length(column)))
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        values = _hash_bytes(column.cast(pa.large_binary()))
+    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        values = _hash_bytes(column.cast(pa.large_binary()))
+    elif pa.types.is_floating(kind):
+        floats = pc.fill_null(column.cast(pa.float64()), fill_value=0.0).to_numpy(zero_copy_only=False)
+        values = np.where(np.isnan(floats), np.float64("nan"), floats + 0.0).view(np.uint64)
+    elif pa.types.is_decimal(kind):
+        values = _hash_bytes(column.cast(pa.string()).cast(pa.large_binary()))
+    elif pa.types.is_null(kind):
+        values = np.zeros(len(column), np.uint64)
+    else:
+        values = _whole_numbers(column)
+    hashed = _mix(values)
+    return np.where(column.is_null().to_numpy(zero_copy_only=False), _GOLDEN, hashed) if column.null_count else hashed
+
+
+def _whole_numbers(column: pa.Array) -> Hashes:
+    kind = column.type
+    if pa.types.is_timestamp(kind) or pa.types.is_date64(kind) or pa.types.is_duration(kind):
+        column = column.view(pa.int64())
+    elif pa.types.is_date32(kind):
+        column = column.view(pa.int32())
+    numbers = pc.fill_null(column.cast(pa.int64()), fill_value=0).to_numpy(zero_copy_only=False)
+    return numbers.view(np.uint64)  # type: ignore[no-any-return]
+
+
+def _hash_bytes(column: pa.LargeBinaryArray) -> Hashes:
+    sizes = _sizes(pc.binary_length(column))
+    offsets = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column) + 1]
+    body = column.buffers()[2]
+    bytes_ = np.frombuffer(body, np.uint8)[offsets[0] : offsets[-1]] if body is not None else np.zeros(0, np.uint8)
+    if int(sizes.sum()) != bytes_.size:
+        return _hash_bytes(column.take(pa.array(np.arange(len(column)))))
+    return _hash_runs(bytes_.astype(np.uint64) + np.uint64(1), sizes)
+
+
+def _hash_runs(values: Hashes, sizes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Hashes:
+    """Hash runs of values, `sizes` long each: a polynomial in an odd base, so that order counts."""
+    totals = np.zeros(sizes.size, np.uint64)
+    full = np.flatnonzero(sizes)
+    if full.size:
+        starts = np.concatenate([[0], np.cumsum(sizes[full])[:-1]])
+        places = np.arange(values.size) - np.repeat(starts, sizes[full])
+        base = np.cumprod(np.full(int(sizes.max()), _MULTIPLY[0], np.uint64))
+        totals[full] = np.add.reduceat(values * base[places], starts)
+    return totals + sizes.astype(np.uint64)
+
+
+def _sizes(lengths: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return pc.fill_null(lengths, fill_value=0).cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def _mix(values: Hashes) -> Hashes:
+    mixed = values + _GOLDEN
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * _MULTIPLY[0]
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * _MULTIPLY[1]
+    return mixed ^ (mixed >> np.uint64(31))

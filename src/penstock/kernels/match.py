@@ -1,0 +1,115 @@
+"""Matches arrivals against one sorted page: equal hash, and a page time inside the arrival's closed band.
+
+``ranges`` finds for each arrival the page rows that match it, as one range of rows; ``expand`` enumerates the pairs.
+A page is only searched, never copied or walked, so it may be a view on a memory-mapped file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from penstock.core.rows import Hashes, Indices
+from penstock.core.time import Times
+
+SHORT = 16
+"""Runs up to this length are bisected all together; longer ones are first brought down to it by themselves."""
+
+
+def ranges(page_hash: Hashes, page_time: Times, needle_hash: Hashes, lo: Times, hi: Times) -> tuple[Indices, Indices]:
+    """Return ``begin, end``: page rows ``begin[i]:end[i]`` are exactly those that needle ``i`` matches.
+
+    A row matches iff ``page_hash == needle_hash[i]`` and ``lo[i] <= page_time <= hi[i]``. A needle that nothing
+    matches, for instance because ``lo[i] > hi[i]``, has an empty range; ``begin[i] <= end[i]`` always holds.
+
+    The page is ascending by hash, then time. The needles are best ascending by hash too: the result does not depend
+    on it, the speed does. The work is O(m log n) for m needles and n page rows, the memory O(m), provided the page's
+    columns are contiguous, aligned and of native byte order, as Arrow's buffers are.
+
+    >>> page_hash, page_time = np.array([7, 7, 7, 9], np.uint64), np.array([10, 20, 30, 10])
+    >>> begin, end = ranges(page_hash, page_time, np.array([7, 8], np.uint64), np.array([15, 0]), np.array([30, 99]))
+    >>> list(zip(begin.tolist(), end.tolist()))
+    [(1, 3), (0, 0)]
+    """
+    begin = np.zeros(len(needle_hash), np.int64)
+    end = np.zeros(len(needle_hash), np.int64)
+    if len(page_hash):
+        hit, first, length = _runs(page_hash, needle_hash)
+        begin[hit] = _bisect(page_time, lo[hit], first, length, np.less)
+        end[hit] = _bisect(page_time, hi[hit], first, length, np.less_equal)
+    return begin, np.maximum(begin, end)
+
+
+def expand(begin: Indices, end: Indices, limit: int) -> Iterator[tuple[Indices, Indices]]:
+    """Yield all pairs ``(i, j)`` with ``begin[i] <= j < end[i]``, as index arrays of at most ``limit`` pairs.
+
+    Pairs come in ascending order; every chunk but the last has exactly ``limit`` of them, so a needle with many
+    partners is split over several chunks. Memory is O(m + limit), however many pairs there are.
+
+    >>> for needle, row in expand(np.array([4, 0, 8]), np.array([7, 0, 9]), limit=2):
+    ...     print(needle.tolist(), row.tolist())
+    [0, 0] [4, 5]
+    [0, 2] [6, 8]
+    """
+    if limit < 1:
+        raise ValueError(f"limit={limit} leaves no room for a pair, so no match could come out. Use at least 1.")
+    needle = np.flatnonzero(begin < end)
+    first = begin[needle]
+    count = end[needle] - first
+    total = int(count.sum())
+    if 0 < total <= limit:
+        yield _pairs(needle, first, count)
+        return
+    stop = np.cumsum(count)
+    start = stop - count
+    for at in range(0, total, limit):
+        part = slice(stop.searchsorted(at, "right"), start.searchsorted(at + limit))
+        skipped = np.maximum(at - start[part], 0)
+        taken = np.minimum(at + limit - start[part], count[part]) - skipped
+        yield _pairs(needle[part], first[part] + skipped, taken)
+
+
+def _runs(page_hash: Hashes, needle_hash: Hashes) -> tuple[Indices, Indices, Indices]:
+    """Return the needles whose hash is in the page, and where its run of rows there starts and how long it is."""
+    first = page_hash.searchsorted(needle_hash)
+    hit = np.flatnonzero(page_hash.take(first, mode="clip") == needle_hash)
+    first = first[hit]
+    return hit, first, page_hash.searchsorted(needle_hash[hit], "right") - first
+
+
+def _bisect(page_time: Times, bound: Times, first: Indices, length: Indices, before: np.ufunc) -> Indices:
+    """Return for each run the row after its last one with ``before(page_time, bound)``; no run is empty.
+
+    One hot key would make every needle take as many steps as the longest run needs; hence the long runs go ahead.
+    """
+    long = np.flatnonzero(length > SHORT)
+    if long.size:
+        first, length = first.copy(), length.copy()
+        first[long], length[long] = _halve(page_time, bound[long], first[long], length[long], before, SHORT)
+    first, _ = _halve(page_time, bound, first, length, before, 1)
+    last_step: Indices = first + before(page_time.take(first), bound)
+    return last_step
+
+
+def _halve(
+    page_time: Times, bound: Times, first: Indices, length: Indices, before: np.ufunc, until: int
+) -> tuple[Indices, Indices]:
+    """Narrow every run to at most ``until`` rows, the sought row being among them or right after them.
+
+    The length shrinks alike in either half, so that only ``first`` depends on the comparison.
+    """
+    while length.max(initial=0) > until:
+        half = length >> 1
+        # A run of one row has half 0 and stays: what it reads at first - 1, clipped into the page, is multiplied away.
+        first = first + half * before(page_time.take(first + half - 1, mode="clip"), bound)
+        length = length - half
+    return first, length
+
+
+def _pairs(needle: Indices, first: Indices, count: Indices) -> tuple[Indices, Indices]:
+    """Pair each needle with the ``count`` rows that start at ``first``."""
+    stop = np.cumsum(count)
+    row = np.arange(stop[-1])
+    row += np.repeat(first - (stop - count), count)
+    return np.repeat(needle, count), row

@@ -1,0 +1,31 @@
+"""Where a hash belongs: the key space cut into contiguous ranges, one per shard.
+
+Shard s of n holds the hashes whose upper half h satisfies ``h * n >> 32 == s``: cheap to say in Spark SQL, too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.core.rows import Hashes, Indices
+
+
+def shard_of(hashes: Hashes, shards: int) -> Indices:
+    """The shard of each hash.
+
+    >>> shard_of(np.array([0, 2**63, 2**64 - 1], np.uint64), 2).tolist()
+    [0, 1, 1]
+    """
+    upper = hashes >> np.uint64(32)
+    return ((upper * np.uint64(shards)) >> np.uint64(32)).astype(np.int64)
+
+
+def hash_range(shard: int, shards: int) -> tuple[int, int]:
+    """The first and last hash of a shard.
+
+    >>> hash_range(1, 2) == (2**63, 2**64 - 1)
+    True
+    """
+    first = -(-(shard << 32) // shards)
+    after = -(-((shard + 1) << 32) // shards)
+    return first << 32, (after << 32) - 1

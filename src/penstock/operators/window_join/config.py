@@ -1,0 +1,186 @@
+"""What a window join is asked to do: keys, nearness in time, kind of join, and what its results look like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import pyarrow as pa
+
+from penstock.core.budget import Budget
+from penstock.core.durations import TimeUnit
+from penstock.core.errors import ConfigError
+from penstock.core.operator import Logic, State
+from penstock.core.pages import PageStore
+from penstock.core.progress import Bounds
+from penstock.core.rows import RowType
+from penstock.core.time import Time
+from penstock.core.within import LEFT, RIGHT, Band, Tumbling
+
+How = Literal["inner", "left", "right", "full", "semi", "anti"]
+"""Which rows come out: matching pairs; with unmatched left, right or both; left rows with, or without, a match."""
+
+JoinTime = Literal["left", "right", "latest", "earliest"]
+"""The event time of a result: that of its left row, its right row, the later or the earlier of the two."""
+
+Method = Literal["auto", "oa"]
+"""The algorithms a window join can run by."""
+
+_HOW_ALIASES = {
+    "outer": "full",
+    "fullouter": "full",
+    "leftouter": "left",
+    "rightouter": "right",
+    "leftsemi": "semi",
+    "leftanti": "anti",
+    "cross": "cross",
+}
+LEFT_ONLY: tuple[How, ...] = ("semi", "anti")
+KEEPS_LEFT: tuple[How, ...] = ("left", "full", "semi", "anti")
+KEEPS_RIGHT: tuple[How, ...] = ("right", "full")
+
+
+class OutputColumn(NamedTuple):
+    """One column of the results: the `column` of `port`; a key is taken from whichever row is there."""
+
+    name: str
+    port: int
+    column: str
+    twin: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowJoin:
+    """Join left and right rows with equal keys that `within` calls near in time.
+
+    A pair (l, r) comes out once iff all its keys are equal (null equals nothing, NaN equals NaN) and `within` holds.
+    With `how` other than inner, rows whose bound says that no partner can come any more come out alone.
+    Columns: the shared keys, the other left ones, the other right ones, with `suffix` where a name is taken.
+
+    >>> from penstock.core.within import band
+    >>> join = WindowJoin(on=(("k", "k"),), within=band(5, 5))
+    >>> rows = RowType(pa.schema({"k": pa.int64(), "t": pa.int64()}), keys=("k",), time="t")
+    >>> join.output((rows, rows)).names
+    ['k', 't', 't_right']
+    """
+
+    on: tuple[tuple[str, str], ...]
+    within: Band | Tumbling
+    how: How = "inner"
+    time: JoinTime = "left"
+    suffix: str = "_right"
+    unit: TimeUnit = "ticks"
+    method: Method = "auto"
+
+    def __post_init__(self) -> None:
+        if not self.on:
+            raise ConfigError("on=[] names no key. Write on='order_id', or a list of columns.")
+        if self.time == "right" and self.how in LEFT_ONLY:
+            raise ConfigError(f"time='right' is not to be had: how={self.how!r} gives left rows only. Write time='left'.")
+        if self.time in ("left", "right") and self.time not in _TIMES[self.how]:
+            raise ConfigError(
+                f"time={self.time!r} would be null for unmatched rows of how={self.how!r}. "
+                f"Write time={_TIMES[self.how][0]!r}, 'latest' or 'earliest'."
+            )
+        self.within.reach(self.unit)
+
+    def columns(self, inputs: tuple[RowType, ...]) -> tuple[OutputColumn, ...]:
+        """Where each column of the results comes from."""
+        left, right = inputs
+        twins = {r: l for l, r in self.on if l == r}
+        columns = [
+            OutputColumn(name, LEFT, name, twin=name if name in twins else None) for name in left.columns.names
+        ]
+        if self.how in LEFT_ONLY:
+            return tuple(columns)
+        taken = set(left.columns.names)
+        for name in right.columns.names:
+            if name in twins:
+                continue
+            shown = name + self.suffix if name in taken else name
+            if shown in taken:
+                raise ConfigError(
+                    f"The right column {name!r} would be called {shown!r}, which is taken. "
+                    f"Rename it with .select(…), or write another suffix=."
+                )
+            taken.add(shown)
+            columns.append(OutputColumn(shown, RIGHT, name))
+        return tuple(columns)
+
+    def output(self, inputs: tuple[RowType, ...]) -> pa.Schema:
+        """The columns of the results."""
+        return pa.schema([(c.name, inputs[c.port].columns.field(c.column).type) for c in self.columns(inputs)])
+
+    def times(self, inputs: tuple[RowType, ...]) -> tuple[str, ...]:
+        """The columns of the results whose event time counts: one, or both for 'latest' and 'earliest'."""
+        names = [c.name for c in self.columns(inputs) for port in (LEFT, RIGHT) if _is_time(c, port, inputs)]
+        if self.how in LEFT_ONLY or self.time == "left":
+            return (names[0],)
+        return (names[1],) if self.time == "right" else tuple(names)
+
+    def bound(self, bounds: Bounds) -> Time:
+        """The bound on the event time of the results, by what `time` says it is.
+
+        An unmatched row has only one time, so with outer joins the kept side's own bound holds 'latest' back.
+        """
+        left, right = bounds.individual
+        if self.time == "left" or self.how in LEFT_ONLY:
+            return left
+        if self.time == "right":
+            return right
+        if self.time == "earliest":
+            return bounds.earliest
+        alone = [b for b, keeps in ((left, KEEPS_LEFT), (right, KEEPS_RIGHT)) if self.how in keeps]
+        return min([bounds.latest, *alone])
+
+    def logic(self, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State) -> Logic:
+        """The algorithm that `method` names."""
+        from penstock.operators.window_join.oa import OAJoin
+
+        return OAJoin(self, inputs, store, budget, state)
+
+
+_TIMES: dict[str, tuple[str, ...]] = {
+    "inner": ("left", "right"),
+    "left": ("left",),
+    "right": ("right",),
+    "full": ("latest",),
+    "semi": ("left",),
+    "anti": ("left",),
+}
+
+
+def read_how(how: str) -> How:
+    """Read `how=` as Spark writes it: ``left_outer``, ``leftsemi`` and ``full_outer`` are known, too.
+
+    >>> read_how("left_anti")
+    'anti'
+    """
+    plain = how.lower().replace("_", "").replace(" ", "")
+    plain = _HOW_ALIASES.get(plain, plain)
+    if plain not in get_args(How):
+        raise ConfigError(f"how={how!r} is not a kind of window join. Write one of {', '.join(get_args(How))}.")
+    return plain  # type: ignore[return-value]
+
+
+def read_on(on: str | Sequence[str] | Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Read `on=`: a column both streams have, several, or a mapping from left to right names.
+
+    >>> read_on("k"), read_on({"id": "order_id"})
+    ((('k', 'k'),), (('id', 'order_id'),))
+    """
+    if isinstance(on, str):
+        return ((on, on),)
+    if isinstance(on, Mapping):
+        return tuple(on.items())
+    return tuple((name, name) for name in on)
+
+
+def default_time(how: How) -> JoinTime:
+    """The event time of the results where the user does not say: the left row's, if there always is one."""
+    return _TIMES[how][0]  # type: ignore[return-value]
+
+
+def _is_time(column: OutputColumn, port: int, inputs: tuple[RowType, ...]) -> bool:
+    return column.port == port and column.column == inputs[port].time

@@ -1,0 +1,113 @@
+"""Pages as Arrow IPC files under a pyarrow.fs URI; local ones are memory-mapped and cost no private memory.
+
+A file's name ends in its size and checksum, so that a page can be checked with nothing but its name. Each process
+checks a file once, when it first reads it, and again if the file changes under it.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+import zlib
+
+import pyarrow as pa
+from pyarrow import fs
+
+from penstock.core.errors import StateError
+
+_CHECKED: dict[str, tuple[int, int]] = {}
+"""Files this process has checked or written, with their size and time of change."""
+
+
+class FilePages:
+    """Keeps batches as files ``<prefix>-<unique>-<size>-<crc>.arrow`` in one folder.
+
+    >>> import tempfile
+    >>> store = FilePages(tempfile.mkdtemp())
+    >>> name = store.put(pa.record_batch({"n": pa.array([1, 2])}))
+    >>> store.get(name).column("n").to_pylist()
+    [1, 2]
+    """
+
+    def __init__(self, uri: str, prefix: str = "page") -> None:
+        self._files, self._folder = open_folder(uri)
+        self._local = isinstance(self._files, fs.LocalFileSystem)
+        self._prefix = prefix
+        self._written: set[str] = set()
+
+    def put(self, rows: pa.RecordBatch) -> str:
+        """Write `rows` beside, check-sum them, and give them their name by renaming."""
+        draft = f"{self._folder}/.{uuid.uuid4().hex}.draft"
+        with self._files.open_output_stream(draft) as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+            writer.write_batch(rows)
+        content = self._content(draft)
+        name = f"{self._prefix}-{uuid.uuid4().hex[:12]}-{content.size}-{zlib.crc32(content):08x}.arrow"
+        path = self._path(name)
+        self._files.move(draft, path)
+        if self._local:
+            _CHECKED[path] = _stamp(path)
+        self._written.add(name)
+        return name
+
+    def get(self, name: str) -> pa.RecordBatch:
+        """Map the file (or fetch it, if it is not local) and check it."""
+        path = self._path(name)
+        try:
+            content = self._content(path)
+        except FileNotFoundError as missing:
+            raise StateError.missing(path) from missing
+        self._check(path, name, content)
+        try:
+            return pa.ipc.open_file(content).get_batch(0)
+        except (pa.ArrowInvalid, OSError, IndexError) as broken:
+            raise StateError.corrupt(path, str(broken)) from broken
+
+    def drop(self, name: str) -> None:
+        """Delete the file if this store wrote it; older ones may belong to a version that can still be needed."""
+        if name in self._written:
+            self._written.discard(name)
+            _CHECKED.pop(self._path(name), None)
+            self._files.delete_file(self._path(name))
+
+    def _path(self, name: str) -> str:
+        return f"{self._folder}/{name}"
+
+    def _content(self, path: str) -> pa.Buffer:
+        if not self._local:
+            with self._files.open_input_file(path) as source:
+                return source.read_buffer()
+        if not os.path.getsize(path):
+            return pa.py_buffer(b"")
+        with pa.memory_map(path) as source:
+            return source.read_buffer()
+
+    def _check(self, path: str, name: str, content: pa.Buffer) -> None:
+        if self._local and _CHECKED.get(path) == _stamp(path):
+            return
+        size, checksum = name.removesuffix(".arrow").split("-")[-2:]
+        if content.size != int(size):
+            raise StateError.corrupt(path, f"it has {content.size} bytes, {size} were written")
+        if zlib.crc32(content) != int(checksum, 16):
+            raise StateError.corrupt(path, "its checksum differs")
+        if self._local:
+            _CHECKED[path] = _stamp(path)
+
+
+def open_folder(uri: str) -> tuple[fs.FileSystem, str]:
+    """The file system and path of a folder given as a path or URI, made if it is not there.
+
+    >>> open_folder("/tmp")[1]
+    '/tmp'
+    """
+    if "://" not in uri and not uri.startswith("file:"):
+        uri = os.path.abspath(uri)
+    for alias, scheme in (("s3a://", "s3://"), ("s3n://", "s3://"), ("file:///", "file:///")):
+        uri = uri.replace(alias, scheme, 1) if uri.startswith(alias) else uri
+    files, path = fs.FileSystem.from_uri(uri)
+    files.create_dir(path, recursive=True)
+    return files, path.rstrip("/")
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    stat = os.stat(path)
+    return stat.st_size, stat.st_mtime_ns

@@ -1,0 +1,264 @@
+"""Streams for tests: tiny literal ones, and hypothesis-made ones with everything that streams do to a join."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from penstock.core.budget import Budget
+from penstock.core.operator import Logic, Out, State
+from penstock.core.pages import clip_page
+from penstock.core.rows import RowType
+from penstock.core.within import Band, Tumbling, band, tumbling, windows
+from penstock.kernels.hashing import hash_keys
+from penstock.kernels.route import hash_range, shard_of
+from penstock.operators.window_join import How, WindowJoin
+from penstock.operators.window_join.config import default_time
+from penstock.storage.compaction import compact
+from penstock.storage.memory import MemoryPages
+
+from tests.oracle import window_join as oracle
+
+COLUMNS = pa.schema({"k": pa.int64(), "t": pa.int64(), "id": pa.int64()})
+ROWS = RowType(COLUMNS, keys=("k",), time="t")
+LEFT, RIGHT = 0, 1
+HOWS: list[How] = ["inner", "left", "right", "full", "semi", "anti"]
+
+
+@dataclass(frozen=True)
+class Arrive:
+    """Rows arrive on a port."""
+
+    port: int
+    rows: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Advance:
+    """A bound arrives on a port."""
+
+    port: int
+    bound: int
+
+
+@dataclass(frozen=True)
+class EpochEnd:
+    """State is saved, compacted, and taken up again on `shards` shards."""
+
+    shards: int
+
+
+Event = Arrive | Advance | EpochEnd
+
+
+@dataclass(frozen=True)
+class Case:
+    """One join and what happens to it."""
+
+    within: Band | Tumbling
+    how: How
+    events: list[Event]
+    memory: int = 1 << 20
+    shards: int = 1
+
+    @property
+    def rows(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """All the rows of either port."""
+        arrivals = [e for e in self.events if isinstance(e, Arrive)]
+        return tuple([row for a in arrivals if a.port == port for row in a.rows] for port in (LEFT, RIGHT))
+
+    @property
+    def config(self) -> WindowJoin:
+        """The operator asked for."""
+        return WindowJoin((("k", "k"),), self.within, self.how, time=default_time(self.how))
+
+    def expected(self) -> Counter[tuple]:
+        """By the definition."""
+        return oracle.window_join(*self.rows, near=near(self.within), how=self.how)
+
+
+def near(within: Band | Tumbling) -> oracle.Near:
+    """The same condition for the oracle, spelled out there and not through penstock's reach."""
+    if isinstance(within, Tumbling):
+        return oracle.tumbling(within.size.amount, within.origin.amount)
+    first, last = -within.before.amount, within.after.amount
+    return oracle.band(first + (within.ends[0] == "("), last - (within.ends[1] == ")"))
+
+
+def left(t: int, k: Any, id: int | None = None) -> Arrive:
+    """One left row; its id is its time unless given."""
+    return Arrive(LEFT, [{"k": k, "t": t, "id": t if id is None else id}])
+
+
+def right(t: int, k: Any, id: int | None = None) -> Arrive:
+    """One right row; its id is its time unless given."""
+    return Arrive(RIGHT, [{"k": k, "t": t, "id": t if id is None else id}])
+
+
+def table(rows: Sequence[dict[str, Any]], schema: pa.Schema = COLUMNS) -> pa.Table:
+    """Rows as an Arrow table."""
+    return pa.Table.from_pylist(list(rows), schema=schema)
+
+
+def batch(rows: Sequence[dict[str, Any]], types: RowType = ROWS) -> pa.RecordBatch:
+    """Rows as an operator gets them."""
+    whole = table(rows, types.columns)
+    keys = [whole.column(key).combine_chunks() for key in types.keys]
+    return types.enter(whole, hash_keys(keys))
+
+
+@dataclass
+class Run:
+    """A join at work on some shards, and what came out of it."""
+
+    config: WindowJoin
+    shards: int = 1
+    memory: int = 1 << 20
+    types: tuple[RowType, RowType] = (ROWS, ROWS)
+    out: list[pa.RecordBatch] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.budget = Budget(self.memory)
+        self.store = MemoryPages(Budget(1 << 40))
+        self.bounds = [-(2**63), -(2**63)]
+        self.logics: list[Logic] = [self._logic(State()) for _ in range(self.shards)]
+
+    def _logic(self, state: State) -> Logic:
+        return self.config.logic(self.types, self.store, self.budget, state)
+
+    def take(self, outs: Iterator[Out]) -> None:
+        """Collect results, as a host would."""
+        for out in outs:
+            assert out.outlet == "results"
+            self.out.append(out.rows)
+
+    def on(self, event: Event) -> None:
+        """Let one thing happen."""
+        if isinstance(event, Arrive):
+            rows = batch(event.rows, self.types[event.port])
+            shard = shard_of(rows.column(0).to_numpy(), self.shards)
+            for number, logic in enumerate(self.logics):
+                self.take(logic.rows(event.port, rows.filter(pa.array(shard == number))))
+        elif isinstance(event, Advance):
+            self.bounds[event.port] = max(event.bound, self.bounds[event.port])
+            for logic in self.logics:
+                self.take(logic.advance(event.port, event.bound))
+        else:
+            self.restart(event.shards)
+
+    def restart(self, shards: int) -> None:
+        """Save, compact, and go on with another number of shards."""
+        pages = [page for logic in self.logics for page in compact(logic.state().pages, self.store, self.budget)]
+        self.shards = shards
+        self.logics = []
+        for number in range(shards):
+            clipped = [clip_page(self.store, page, *hash_range(number, shards)) for page in pages]
+            self.logics.append(self._logic(State(tuple(page for page in clipped if page is not None))))
+            for port in (LEFT, RIGHT):
+                self.take(self.logics[-1].advance(port, self.bounds[port]))
+
+    def end(self) -> None:
+        """End both streams."""
+        for logic in self.logics:
+            self.take(logic.end())
+
+    @property
+    def results(self) -> Counter[tuple]:
+        """Pairs of ids."""
+        return pairs_of(self.out)
+
+    @property
+    def held(self) -> int:
+        """Rows in state."""
+        return sum(page.rows for logic in self.logics for page in logic.state().pages)
+
+
+def pairs_of(batches: Sequence[pa.RecordBatch]) -> Counter[tuple]:
+    """Results as (left id, right id)."""
+    pairs: Counter[tuple] = Counter()
+    for out in batches:
+        other = out.column("id_right").to_pylist() if "id_right" in out.schema.names else [None] * out.num_rows
+        pairs.update(zip(out.column("id").to_pylist(), other, strict=True))
+    return pairs
+
+
+def run(case: Case) -> Run:
+    """Run a case to its end."""
+    join = Run(case.config, case.shards, case.memory)
+    for event in case.events:
+        join.on(event)
+    join.end()
+    return join
+
+
+def join(on: str, within: Band | Tumbling, how: How = "inner") -> WindowJoin:
+    """A join on integer times."""
+    return WindowJoin(((on, on),), within, how, time=default_time(how))
+
+
+def advance(**bounds: int) -> Advance:
+    """A bound by the name of its port: ``advance(left=4)``."""
+    (port, bound), = bounds.items()
+    return Advance(LEFT if port == "left" else RIGHT, bound)
+
+
+bands = st.builds(
+    lambda before, extra, ends: band(str(-before) if before >= 0 else f"+{-before}", extra - before, ends),
+    before=st.integers(-4, 12),
+    extra=st.integers(2, 16),
+    ends=st.sampled_from(["[]", "()", "[)", "(]"]),
+)
+withins = st.one_of(
+    bands,
+    st.builds(windows, left=st.integers(1, 9), right=st.integers(1, 9), ends=st.sampled_from(["[]", "[)", "(]"])),
+    st.builds(tumbling, size=st.integers(1, 12), origin=st.integers(-5, 5)),
+)
+keys = st.one_of(
+    st.sampled_from([1, 1, 1, 1, 2, None]),
+    st.integers(0, 5),
+    st.integers(0, 1000),
+)
+
+
+@st.composite
+def cases(draw: st.DrawFn, hows: Sequence[How] = HOWS, within: st.SearchStrategy = withins) -> Case:
+    """Disorder, duplicates, null keys, ties, hot keys, empty ports, random pages, epochs, shards and memory.
+
+    Bounds are grammatical: rows drawn later never lie below a bound given before.
+    """
+    events: list[Event] = []
+    bounds = [-20, -20]
+    drift = draw(st.integers(0, 6))
+    count = itertools_count()
+    for step in range(draw(st.integers(1, 10))):
+        kind = draw(st.integers(0, 9))
+        port = draw(st.integers(0, 1))
+        if kind < 6:
+            base = step * drift
+            times = draw(st.lists(st.integers(-10, 12), min_size=0, max_size=10))
+            events.append(
+                Arrive(port, [{"k": draw(keys), "t": max(bounds[port], base + t), "id": next(count)} for t in times])
+            )
+        elif kind < 9:
+            bounds[port] = max(bounds[port], draw(st.integers(-15, 12)) + step * drift)
+            events.append(Advance(port, bounds[port]))
+        else:
+            events.append(EpochEnd(draw(st.integers(1, 3))))
+    return Case(
+        within=draw(within),
+        how=draw(st.sampled_from(list(hows))),
+        events=events,
+        memory=draw(st.sampled_from([3_000, 20_000, 1 << 20])),
+        shards=draw(st.integers(1, 3)),
+    )
+
+
+def itertools_count() -> Iterator[int]:
+    """Ids: 0, 1, 2 …"""
+    return iter(np.arange(10**6).tolist())
