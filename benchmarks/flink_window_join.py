@@ -1,10 +1,10 @@
 """The window-join benchmark's interval join in Flink SQL; runs in the peers' environment (``make bench-peers``).
 
-Reads ``<directory>/orders/*.csv`` and ``<directory>/payments/*.csv`` (key, milliseconds, value; no header) and prints one
-line of JSON: ``{"rows_out": …, "seconds": …}``. Each file is one source task's input, in arrival order: a task that read
-two would see time jump back and drop rows as late. The job runs twice in one JVM. The first run, untimed, counts
-the output per ten minutes of event time and warms the JVM; the second hands every row to the blackhole sink, and ``seconds`` is
-its run time as the job manager reports it: the start of the mini cluster, which each run does anew, is not in it.
+Reads ``<directory>/orders/*.csv`` and ``<directory>/payments/*.csv`` (key, milliseconds, value; no header) and prints
+one line of JSON: ``{"rows_out": …, "seconds": …}``. Each file is one source task's input, in arrival order: a task that
+read two would see time jump back and drop rows as late. The job runs twice in one JVM. The first run, untimed, counts
+the output per ten minutes of event time and warms the JVM; the second hands every row to the blackhole sink, and
+``seconds`` is its run time as Flink reports it: the start of the mini cluster, which each run does anew, is not in it.
 """
 
 import argparse
@@ -59,6 +59,7 @@ def environment(backend: str, parallelism: int, managed_memory: str) -> TableEnv
     conf.set_string("taskmanager.memory.managed.size", managed_memory)
     conf.set_string("taskmanager.numberOfTaskSlots", str(parallelism))
     conf.set_string("parallelism.default", str(parallelism))
+    conf.set_string("pipeline.object-reuse", "true")
     conf.set_string("table.local-time-zone", "UTC")
     return TableEnvironment.create(
         EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(conf).build()

@@ -3,8 +3,8 @@
 The job: all pairs (arrival, page row) of equal 64-bit hash whose times are at most ``band`` apart, as two index arrays.
 Keys and times are uniform, the arrivals come in no order; every way must give the same pairs, or the benchmark fails.
 
-- ``searched``: penstock's own. Sorts the arrivals, then ``ranges`` and ``expand`` on the sorted page. ``probe`` is the same
-  without the sort, which is paid in any case: the arrivals become a page themselves.
+- ``searched``: penstock's own. Sorts the arrivals, then ``ranges`` and ``expand`` on the sorted page.
+- ``probe``: the same without the sort, which is paid in any case, as the arrivals become a page themselves.
 - ``hashed``: an open-addressing hash table from hash to run of page rows, written in NumPy, probed in arrival order;
   within a run the times are bisected as in ``searched``.
 - ``polars``: Polars' join on the hash, then a filter on the band.
@@ -171,9 +171,9 @@ WAYS: list[Callable[[Case], Callable[[], Pairs]]] = [searched, probe, hashed, po
 JOINS = [polars, arrow]
 APART = ["sort page", "build table"]
 VERDICT = """\
-Kept: searched, for the arrivals have to be sorted anyway, the probe that remains costs about what a hash table's does
-without a table to build and hold in memory, and neither a hot key nor a large page makes it hold or visit rows that do
-not match, as the joins do; Polars is faster than sort and probe together as long as no key is hot and the page is small."""
+Kept: searched. The arrivals must be sorted anyway, and the probe that remains costs little more than a hash table's,
+without a table to build and hold in memory; a join on the hash alone, though Polars' is faster than sort and probe
+together on large batches of many keys, visits the whole page for a few arrivals and holds every pair of a hot key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from penstock.core.budget import Budget
 from penstock.core.operator import Logic, Out, State
 from penstock.core.pages import clip_page
-from penstock.core.rows import RowType
+from penstock.core.rows import TIME, RowType
+from penstock.core.time import as_times
 from penstock.core.within import Band, Tumbling, band, tumbling, windows
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import hash_range, shard_of
@@ -110,7 +111,7 @@ def batch(rows: Sequence[dict[str, Any]], types: RowType = ROWS) -> pa.RecordBat
     """Rows as an operator gets them."""
     whole = table(rows, types.columns)
     keys = [whole.column(key).combine_chunks() for key in types.keys]
-    return types.enter(whole, hash_keys(keys))
+    return types.enter(whole.append_column(TIME, as_times(whole.column(types.time))), hash_keys(keys))
 
 
 @dataclass
@@ -204,7 +205,7 @@ def join(on: str, within: Band | Tumbling, how: How = "inner") -> WindowJoin:
 
 def advance(**bounds: int) -> Advance:
     """A bound by the name of its port: ``advance(left=4)``."""
-    (port, bound), = bounds.items()
+    ((port, bound),) = bounds.items()
     return Advance(LEFT if port == "left" else RIGHT, bound)
 
 

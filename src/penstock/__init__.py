@@ -1,1 +1,66 @@
+"""penstock: joins and window queries over data streams within a memory budget, on Spark through PySpark.
 
+>>> import pyarrow as pa
+>>> import penstock as pk
+>>> flow = pk.LocalFlow(memory="64 MB")
+>>> orders = flow.source(pa.table({"id": [1, 2], "t": [0, 5]}), time="t", name="orders")
+>>> paid = flow.source(pa.table({"id": [1], "t": [3]}), time="t", name="paid")
+>>> rows = orders.join(paid, on="id", within=pk.band(0, 10)).to_memory()
+>>> _ = flow.run()
+>>> rows.table().to_pylist()
+[{'id': 1, 't': 0, 't_right': 3}]
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.core.errors import (
+    BandError,
+    BudgetError,
+    CheckpointError,
+    ConfigError,
+    DurationError,
+    FlowError,
+    PenstockError,
+    StateError,
+    TimeError,
+)
+from penstock.core.progress import bounded_delay, bounded_tuples, ordered, punctuated, timer
+from penstock.core.within import band, tumbling, windows
+from penstock.local.flow import LocalFlow
+
+if TYPE_CHECKING:
+    from penstock.spark.flow import SparkFlow as Flow
+
+__version__ = "0.1.0"
+__all__ = [
+    "BandError",
+    "BudgetError",
+    "CheckpointError",
+    "ConfigError",
+    "DurationError",
+    "Flow",
+    "FlowError",
+    "LocalFlow",
+    "PenstockError",
+    "StateError",
+    "TimeError",
+    "band",
+    "bounded_delay",
+    "bounded_tuples",
+    "ordered",
+    "punctuated",
+    "timer",
+    "tumbling",
+    "windows",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """`Flow` is loaded when first asked for, so that local flows need no Spark."""
+    if name == "Flow":
+        from penstock.spark.flow import SparkFlow
+
+        return SparkFlow
+    raise AttributeError(f"module 'penstock' has no attribute {name!r}")

@@ -35,9 +35,7 @@ def widjoin(left_range: int, right_range: int) -> Near:
 
 def window_join(left: Sequence[Row], right: Sequence[Row], near: Near, how: str, key: str = "k") -> Counter[tuple]:
     """Pairs as (left id, right id), with None for a side that is not there."""
-    pairs = [
-        (l["id"], r["id"]) for l in left for r in right if same_key(l[key], r[key]) and near(l["t"], r["t"])
-    ]
+    pairs = [(l["id"], r["id"]) for l in left for r in right if same_key(l[key], r[key]) and near(l["t"], r["t"])]
     met_left, met_right = {l for l, _ in pairs}, {r for _, r in pairs}
     if how == "semi":
         return Counter((l["id"], None) for l in left if l["id"] in met_left)

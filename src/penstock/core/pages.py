@@ -99,8 +99,9 @@ def clip_page(store: PageStore, page: Page, first: int, last: int) -> Page | Non
     if first <= page.min_hash and page.max_hash <= last:
         return page
     hashes = hashes_of(read_page(store, page))
-    begin, end = np.searchsorted(hashes, np.array([first], np.uint64)), np.searchsorted(
-        hashes, np.array([last], np.uint64), side="right"
+    begin, end = (
+        np.searchsorted(hashes, np.array([first], np.uint64)),
+        np.searchsorted(hashes, np.array([last], np.uint64), side="right"),
     )
     if begin[0] == end[0]:
         return None

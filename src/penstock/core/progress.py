@@ -8,12 +8,12 @@ A row that breaks its bound is late and leaves by the late outlet.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol, Self
 
 from penstock.core.durations import Duration, DurationLike, TimeUnit
 from penstock.core.errors import ConfigError
-from penstock.core.time import TIME_MAX, TIME_MIN, Time, clamp
+from penstock.core.time import TIME_MIN, Time, clamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,24 @@ class Policy(Protocol):
     def bound_from_rows(self, max_time: Time, unit: TimeUnit) -> Time:
         """The bound that having seen one row at `max_time` gives by itself; a shard may use it before the driver."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoPromise:
+    """Nothing is promised: the bound stays where it is until the source ends."""
+
+    idle: Duration | None = None
+
+    def check(self, unit: TimeUnit) -> None:
+        """Any unit will do."""
+
+    def bound(self, track: Track, unit: TimeUnit, now: int) -> Time:
+        """None."""
+        return TIME_MIN
+
+    def bound_from_rows(self, max_time: Time, unit: TimeUnit) -> Time:
+        """None."""
+        return TIME_MIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +296,6 @@ class Bounds:
 
     individual: tuple[Time, Time] = (TIME_MIN, TIME_MIN)
     joint: tuple[Time, Time] = (TIME_MIN, TIME_MIN)
-    ended: bool = field(default=False)
 
     @property
     def latest(self) -> Time:
@@ -289,9 +306,6 @@ class Bounds:
     def earliest(self) -> Time:
         """The bound on the earlier of a pair's two times: it takes both."""
         return min(self.individual)
-
-
-ENDED = Bounds((TIME_MAX, TIME_MAX), (TIME_MAX, TIME_MAX), ended=True)
 
 
 def _idle(idle: DurationLike | None) -> Duration | None:

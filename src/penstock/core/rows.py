@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.core.time import Times, as_times, from_times
+from penstock.core.time import Times, from_times
 
 HASH, TIME = "__hash", "__time"
 """The two columns that every row inside an operator starts with: the key's 64-bit hash, and its event time."""
@@ -41,13 +41,9 @@ class RowType:
         return pa.schema([pa.field(HASH, pa.uint64()), pa.field(TIME, pa.int64()), *kept])
 
     def enter(self, rows: pa.Table, hashes: Hashes) -> pa.RecordBatch:
-        """User rows (with no null time) as a batch for the operator."""
-        if self.time is None:
-            raise ValueError("rows without a time column cannot be given a time")
-        whole = rows.combine_chunks()
-        kept = [_one_chunk(whole.column(name)) for name in self.inside.names[2:]]
-        times = as_times(whole.column(self.time))
-        return pa.RecordBatch.from_arrays([pa.array(hashes, pa.uint64()), times, *kept], schema=self.inside)
+        """User rows, with their event time beside them as `TIME`, as a batch for the operator."""
+        kept = [_one_chunk(rows.column(name)) for name in self.inside.names[1:]]
+        return pa.RecordBatch.from_arrays([pa.array(hashes, pa.uint64()), *kept], schema=self.inside)
 
     def column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         """A user column of a batch inside the operator."""

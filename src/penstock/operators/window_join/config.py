@@ -16,7 +16,7 @@ from penstock.core.pages import PageStore
 from penstock.core.progress import Bounds
 from penstock.core.rows import RowType
 from penstock.core.time import Time
-from penstock.core.within import LEFT, RIGHT, Band, Tumbling
+from penstock.core.within import LEFT, RIGHT, Band, Tumbling, horizon, reach_end
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 """Which rows come out: matching pairs; with unmatched left, right or both; left rows with, or without, a match."""
@@ -77,7 +77,9 @@ class WindowJoin:
         if not self.on:
             raise ConfigError("on=[] names no key. Write on='order_id', or a list of columns.")
         if self.time == "right" and self.how in LEFT_ONLY:
-            raise ConfigError(f"time='right' is not to be had: how={self.how!r} gives left rows only. Write time='left'.")
+            raise ConfigError(
+                f"time='right' is not to be had: how={self.how!r} gives left rows only. Write time='left'."
+            )
         if self.time in ("left", "right") and self.time not in _TIMES[self.how]:
             raise ConfigError(
                 f"time={self.time!r} would be null for unmatched rows of how={self.how!r}. "
@@ -89,9 +91,7 @@ class WindowJoin:
         """Where each column of the results comes from."""
         left, right = inputs
         twins = {r: l for l, r in self.on if l == r}
-        columns = [
-            OutputColumn(name, LEFT, name, twin=name if name in twins else None) for name in left.columns.names
-        ]
+        columns = [OutputColumn(name, LEFT, name, twin=name if name in twins else None) for name in left.columns.names]
         if self.how in LEFT_ONLY:
             return tuple(columns)
         taken = set(left.columns.names)
@@ -112,12 +112,24 @@ class WindowJoin:
         """The columns of the results."""
         return pa.schema([(c.name, inputs[c.port].columns.field(c.column).type) for c in self.columns(inputs)])
 
-    def times(self, inputs: tuple[RowType, ...]) -> tuple[str, ...]:
-        """The columns of the results whose event time counts: one, or both for 'latest' and 'earliest'."""
-        names = [c.name for c in self.columns(inputs) for port in (LEFT, RIGHT) if _is_time(c, port, inputs)]
-        if self.how in LEFT_ONLY or self.time == "left":
-            return (names[0],)
-        return (names[1],) if self.time == "right" else tuple(names)
+    def clock(self, inputs: tuple[RowType, ...]) -> tuple[str, ...]:
+        """The columns of the results that their event time is made from; none if an input's time is not shown."""
+        ports = {"left": (LEFT,), "right": (RIGHT,)}.get(self.time, (LEFT, RIGHT))
+        ports = (LEFT,) if self.how in LEFT_ONLY else ports
+        shown = {(c.port, c.column): c.name for c in self.columns(inputs)}
+        names = tuple(shown.get((port, inputs[port].time or ""), "") for port in ports)
+        return names if all(names) else ()
+
+    def bounds(self, left: Time, right: Time) -> Bounds:
+        """What can still come out once the ports are bound by `left` and `right`.
+
+        Individual: ``min(b_j, horizon of j)``. Joint: the box of both bounds, clipped to what can pair, which covers as
+        much as the box does (Fig 7-3's filter as printed is a tautology).
+        """
+        reach, b = self.within.reach(self.unit), (left, right)
+        individual = [min(b[j], horizon(reach, j, b[1 - j])) for j in (LEFT, RIGHT)]
+        joint = [min(b[j], reach_end(reach, j, b[1 - j])) for j in (LEFT, RIGHT)]
+        return Bounds((individual[0], individual[1]), (joint[0], joint[1]))
 
     def bound(self, bounds: Bounds) -> Time:
         """The bound on the event time of the results, by what `time` says it is.
@@ -180,7 +192,3 @@ def read_on(on: str | Sequence[str] | Mapping[str, str]) -> tuple[tuple[str, str
 def default_time(how: How) -> JoinTime:
     """The event time of the results where the user does not say: the left row's, if there always is one."""
     return _TIMES[how][0]  # type: ignore[return-value]
-
-
-def _is_time(column: OutputColumn, port: int, inputs: tuple[RowType, ...]) -> bool:
-    return column.port == port and column.column == inputs[port].time

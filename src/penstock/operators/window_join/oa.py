@@ -21,7 +21,7 @@ from penstock.core.pages import Page, PageStore, read_page, write_page
 from penstock.core.progress import Bounds
 from penstock.core.rows import Indices, RowType, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
-from penstock.core.within import LEFT, RIGHT, horizon, reach_end
+from penstock.core.within import LEFT, RIGHT, horizon
 from penstock.kernels.equal import same
 from penstock.kernels.match import expand, ranges
 from penstock.kernels.sort import page_order
@@ -89,11 +89,8 @@ class OAJoin:
             yield from self.advance(port, TIME_MAX)
 
     def bounds(self) -> Bounds:
-        """Individual bounds ``min(b_j, horizon)`` and the joint box, clipped to what can pair (Fig 7-3 corrected)."""
-        b = self._bounds
-        individual = [min(b[j], horizon(self._reach, j, b[1 - j])) for j in (LEFT, RIGHT)]
-        joint = [min(b[j], reach_end(self._reach, j, b[1 - j])) for j in (LEFT, RIGHT)]
-        return Bounds((individual[0], individual[1]), (joint[0], joint[1]), ended=min(b) == TIME_MAX)
+        """What its ports' bounds leave to come."""
+        return self._config.bounds(self._bounds[LEFT], self._bounds[RIGHT])
 
     def state(self) -> State:
         """The pages of both ports; bounds are the host's to remember."""

@@ -1,0 +1,123 @@
+"""Flows: sources in, streams through, sinks out, and the query that a started flow is."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from penstock.core.budget import parse_bytes
+from penstock.core.errors import ConfigError, FlowError
+from penstock.core.progress import NoPromise, Policy, Punctuated
+from penstock.core.time import time_unit
+from penstock.flow.graph import Node, SourceNode, sources_of
+from penstock.flow.report import Report
+from penstock.flow.sinks import ParquetSink, Sink
+from penstock.flow.stream import Stream
+
+
+class Query(Protocol):
+    """A flow that has been started."""
+
+    def stop(self) -> None:
+        """Stop after the epoch that runs now; the flow can be started again from its checkpoint."""
+        ...
+
+    def await_end(self, timeout: float | None = None) -> bool:
+        """Wait until the query has stopped, at most `timeout` seconds; raise what it failed of. True if it has."""
+        ...
+
+    def explain(self) -> str:
+        """Print, and give back, the plan: what each operator does, by which method and why, and what was measured."""
+        ...
+
+    def progress(self) -> Report:
+        """Rates, state, bounds, late rows: what the epochs so far measured."""
+        ...
+
+
+class Flow(abc.ABC):
+    """A graph of streams within one memory budget. Made by a host: `penstock.Flow` or `penstock.LocalFlow`."""
+
+    def __init__(self, memory: str | int) -> None:
+        self.memory = parse_bytes(memory)
+        self._sources: list[SourceNode] = []
+        self._sinks: list[Sink] = []
+        self._operators: list[str] = []
+
+    def source(self, data: Any, time: str, progress: Policy | None = None, name: str | None = None) -> Stream:
+        """Take rows from outside: what they are, which column is their event time, and how they progress.
+
+        The time column is a timestamp, a date or an integer; `progress` is one of the policies (`bounded_delay`,
+        `ordered`, `bounded_tuples`, `punctuated`, `timer`) and, left out, promises nothing until the source ends.
+        """
+        columns = self._columns_of(data)
+        unit = time_unit(columns, time)
+        policy = progress if progress is not None else NoPromise()
+        if not hasattr(policy, "bound_from_rows"):
+            raise ConfigError(f"progress={progress!r} is not a policy. Write pk.bounded_delay('30 s'), for example.")
+        policy.check(unit)
+        if isinstance(policy, Punctuated):
+            if policy.column not in columns.names:
+                raise ConfigError.unknown_column("punctuated", policy.column, columns.names)
+            if columns.field(policy.column).type != columns.field(time).type:
+                raise ConfigError(
+                    f"punctuated({policy.column!r}) is {columns.field(policy.column).type}, but the time column "
+                    f"{time!r} is {columns.field(time).type}. Cast it to the same type in the source."
+                )
+        label = name or f"source{len(self._sources)}"
+        if any(known.name == label for known in self._sources):
+            raise ConfigError(f"name={label!r} is another source's name. Choose one of its own.")
+        node = SourceNode(columns=columns, time=time, unit=unit, name=label, progress=policy, data=data)
+        self._sources.append(node)
+        return Stream(self, node)
+
+    @abc.abstractmethod
+    def start(self, trigger: str | None = None) -> Query:
+        """Start, and go on until stopped."""
+
+    @abc.abstractmethod
+    def run(self, *, end: bool = True) -> Query:
+        """Run over everything there is; with `end`, then end the streams, so that all that was held back comes out."""
+
+    @abc.abstractmethod
+    def _columns_of(self, data: Any) -> pa.Schema:
+        """The columns of a source."""
+
+    @abc.abstractmethod
+    def _columns_after_select(self, node: Node, expressions: Sequence[Any]) -> pa.Schema:
+        """The columns that `expressions` over `node` give."""
+
+    @abc.abstractmethod
+    def _check_where(self, node: Node, condition: Any) -> None:
+        """Raise unless `condition` can be asked of `node`."""
+
+    def _add(self, sink: Sink) -> None:
+        if isinstance(sink, ParquetSink):
+            for other in self._sinks:
+                if isinstance(other, ParquetSink) and other.path.rstrip("/") == sink.path.rstrip("/"):
+                    raise ConfigError(f"to_parquet({sink.path!r}) is another sink's path. Each needs one of its own.")
+        self._sinks.append(sink)
+
+    def _operator_name(self, name: str | None) -> str:
+        label = name or f"join{len(self._operators)}"
+        if label in self._operators:
+            raise ConfigError(f"name={label!r} is another operator's name. Choose one of its own.")
+        if not label.replace("-", "_").isidentifier():
+            raise ConfigError(f"name={label!r} becomes a folder: use letters, digits, '-' and '_'.")
+        self._operators.append(label)
+        return label
+
+    def _check_ready(self) -> None:
+        if not self._sinks:
+            raise FlowError("The flow has no sink, so nothing would come out. Add one, as in .to_parquet('out/paid').")
+        used = {node.name for node in sources_of(*(sink.node for sink in self._sinks))}
+        unused = [node.name for node in self._sources if node.name not in used]
+        if unused:
+            raise FlowError(f"Source {unused[0]!r} leads to no sink. Leave it out, or write its stream somewhere.")
+
+    @property
+    def _roots(self) -> list[Node]:
+        return [sink.node for sink in self._sinks]

@@ -1,0 +1,134 @@
+"""The graph of a flow: immutable nodes from sources to the streams that sinks take, and the questions hosts ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.core.durations import TimeUnit
+from penstock.core.progress import Policy
+from penstock.core.rows import RowType
+from penstock.core.within import LEFT, RIGHT
+from penstock.operators.window_join import WindowJoin
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Node:
+    """A stream in the graph: its columns, the unit of its event time, and the column that shows it, if one does.
+
+    Event time travels with the rows even where no column shows it; `timed` is False only where it cannot, after a
+    join of streams whose time columns were projected away.
+    """
+
+    columns: pa.Schema
+    time: str | None
+    unit: TimeUnit
+    timed: bool = True
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The streams it is made from."""
+        return ()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SourceNode(Node):
+    """Rows from outside. `data` is the host's own: a Spark DataFrame, or Arrow tables."""
+
+    name: str
+    progress: Policy
+    data: Any
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SelectNode(Node):
+    """Columns computed from each row."""
+
+    input: Node
+    expressions: tuple[Any, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """One."""
+        return (self.input,)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WhereNode(Node):
+    """The rows for which a condition holds."""
+
+    input: Node
+    condition: Any
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """One."""
+        return (self.input,)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class UnionNode(Node):
+    """All the rows of several streams of the same columns: Meld."""
+
+    members: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The members."""
+        return self.members
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JoinNode(Node):
+    """Two streams joined; `where` is a condition on pairs, over l and r."""
+
+    name: str
+    left: Node
+    right: Node
+    config: WindowJoin
+    types: tuple[RowType, RowType]
+    where: str | None
+    clock: tuple[str, ...]
+    """The columns of the results that their event time is made from; two for 'latest' and 'earliest'."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """Left and right, in the order of the ports."""
+        return (self.left, self.right)
+
+    @property
+    def sides(self) -> tuple[dict[str, str], dict[str, str]]:
+        """What `where` may call each side's columns, and the columns of the results they are."""
+        shown = {(c.port, c.column): c.name for c in self.config.columns(self.types)}
+        shown |= {(RIGHT, r): l for l, r in self.config.on if l == r}
+        both = tuple({name: shown[port, name] for name in self.types[port].columns.names} for port in (LEFT, RIGHT))
+        return both[0], both[1]
+
+
+def sources_of(*nodes: Node) -> list[SourceNode]:
+    """Every source that `nodes` are made from, each once, in order of first use."""
+    return [node for node in walk(*nodes) if isinstance(node, SourceNode)]
+
+
+def joins_of(*nodes: Node) -> list[JoinNode]:
+    """Every operator, inputs before the operators that use them."""
+    return [node for node in walk(*nodes) if isinstance(node, JoinNode)]
+
+
+def walk(*nodes: Node) -> Iterator[Node]:
+    """Every node once, inputs first."""
+    seen: set[int] = set()
+
+    def visit(node: Node) -> Iterator[Node]:
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        for part in node.inputs:
+            yield from visit(part)
+        yield node
+
+    for node in nodes:
+        yield from visit(node)

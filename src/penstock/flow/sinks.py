@@ -1,0 +1,93 @@
+"""Where streams go: descriptions of sinks, which hosts carry out once per epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from penstock.flow.graph import Node
+
+Emits = Literal["results", "late"]
+"""What of a stream a sink takes."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sink:
+    """One sink: the stream it takes, and which outlet of it."""
+
+    node: Node
+    emits: Emits = "results"
+
+    @property
+    def delivery(self) -> str:
+        """What happens when an epoch is run again after a failure."""
+        return "at least once"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ParquetSink(Sink):
+    """A folder ``epoch=n`` of Parquet files per epoch, staged and renamed: exactly once."""
+
+    path: str
+
+    @property
+    def delivery(self) -> str:
+        """A rerun replaces the epoch's folder."""
+        return "exactly once"
+
+    def __str__(self) -> str:
+        return f"parquet {self.path}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FormatSink(Sink):
+    """Any batch writer of Spark's, in append mode."""
+
+    name: str
+    options: dict[str, str]
+
+    def __str__(self) -> str:
+        return f"format {self.name}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MemorySink(Sink):
+    """Tables held by the program that runs the flow, one per epoch."""
+
+    epochs: dict[int, pa.Table] = field(default_factory=dict)
+
+    @property
+    def delivery(self) -> str:
+        """A rerun replaces the epoch's table."""
+        return "exactly once"
+
+    def __str__(self) -> str:
+        return "memory"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ConsoleSink(Sink):
+    """The first rows of each epoch, printed."""
+
+    rows: int
+
+    def __str__(self) -> str:
+        return "console"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ForeachSink(Sink):
+    """A function of the user's, called with the epoch's rows and its number."""
+
+    function: Callable[[Any, int], None]
+
+    @property
+    def delivery(self) -> str:
+        """The function is told the epoch's number, and a rerun brings the same rows under the same number."""
+        return "once per epoch number"
+
+    def __str__(self) -> str:
+        return f"foreach_epoch {getattr(self.function, '__name__', 'function')}"

@@ -1,0 +1,317 @@
+"""Streams: what a user chains. Every method gives a new stream or a sink; nothing runs until the flow starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.core.errors import ConfigError
+from penstock.core.rows import RowType
+from penstock.core.within import LEFT, RIGHT, Band, Tumbling
+from penstock.flow.graph import JoinNode, Node, SelectNode, UnionNode, WhereNode
+from penstock.flow.keys import common_key
+from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
+from penstock.operators.window_join import JoinTime, WindowJoin
+from penstock.operators.window_join.config import Method, default_time, read_how, read_on
+
+if TYPE_CHECKING:
+    from penstock.flow.flow import Flow, Query
+
+
+class Outlets:
+    """The sinks a stream of rows can go to."""
+
+    def __init__(self, flow: Flow, node: Node, emits: Emits) -> None:
+        self._flow = flow
+        self._node = node
+        self._emits = emits
+
+    def to_parquet(self, path: str) -> Outlet:
+        """Write Parquet under `path`, a folder ``epoch=n`` per epoch, exactly once.
+
+        >>> import penstock as pk, tempfile
+        >>> flow = pk.LocalFlow()
+        >>> out = flow.source(pa.table({"t": [1, 2]}), time="t").to_parquet(tempfile.mkdtemp())
+        >>> _ = flow.run()
+        """
+        return self._to(ParquetSink(node=self._node, emits=self._emits, path=str(path)))
+
+    def to_format(self, name: str, **options: Any) -> Outlet:
+        """Write with any batch writer of Spark's, in append mode: at least once.
+
+        `options` are the writer's, ``path`` among them: ``to_format("kafka", topic="paid", **servers)``.
+        """
+        return self._to(
+            FormatSink(node=self._node, emits=self._emits, name=name, options={k: str(v) for k, v in options.items()})
+        )
+
+    def to_memory(self) -> MemoryOutlet:
+        """Keep the rows in this process, to look at: ``rows = stream.to_memory()``, later ``rows.table()``.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> rows = flow.source(pa.table({"t": [1, 2]}), time="t").to_memory()
+        >>> _ = flow.run()
+        >>> rows.table().num_rows
+        2
+        """
+        sink = MemorySink(node=self._node, emits=self._emits)
+        self._flow._add(sink)
+        return MemoryOutlet(self._flow, sink)
+
+    def to_console(self, rows: int = 20) -> Outlet:
+        """Print the first `rows` of each epoch that has any."""
+        return self._to(ConsoleSink(node=self._node, emits=self._emits, rows=rows))
+
+    def foreach_epoch(self, function: Callable[[Any, int], None]) -> Outlet:
+        """Call ``function(rows, epoch)`` once per epoch; rerun epochs bring the same rows under the same number.
+
+        `rows` is a Spark DataFrame in a Spark flow, an Arrow table in a local one.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> out = flow.source(pa.table({"t": [1, 2]}), time="t").foreach_epoch(lambda rows, n: print(n, rows.num_rows))
+        >>> _ = flow.run()
+        0 2
+        1 0
+        """
+        return self._to(ForeachSink(node=self._node, emits=self._emits, function=function))
+
+    def _to(self, sink: Sink) -> Outlet:
+        self._flow._add(sink)
+        return Outlet(self._flow, sink)
+
+
+class Outlet:
+    """A stream that has been given a sink; `start` and `run` are those of its flow."""
+
+    def __init__(self, flow: Flow, sink: Sink) -> None:
+        self._flow = flow
+        self.sink = sink
+
+    def start(self, trigger: str | None = None) -> Query:
+        """Start the whole flow, see `Flow.start`."""
+        return self._flow.start(trigger=trigger)
+
+    def run(self, *, end: bool = True) -> Query:
+        """Run the whole flow over everything there is, see `Flow.run`."""
+        return self._flow.run(end=end)
+
+
+class MemoryOutlet(Outlet):
+    """A sink in memory, and the rows it has got so far."""
+
+    sink: MemorySink
+
+    def table(self) -> pa.Table:
+        """All the rows so far, in order of their epochs."""
+        tables = [self.sink.epochs[epoch] for epoch in sorted(self.sink.epochs)]
+        return pa.concat_tables(tables) if tables else self.sink.node.columns.empty_table()
+
+
+class Stream(Outlets):
+    """A stream of rows with an event time. Made by `Flow.source` and by the methods here."""
+
+    def __init__(self, flow: Flow, node: Node) -> None:
+        super().__init__(flow, node, "results")
+
+    @property
+    def columns(self) -> pa.Schema:
+        """Its columns."""
+        return self._node.columns
+
+    @property
+    def late(self) -> Outlets:
+        """The rows, of every source this stream is made from, that came below their source's bound.
+
+        They have their source's columns and two more: `late_source`, and `late_reason`: ``late`` or ``no-time``.
+        """
+        return Outlets(self._flow, self._node, "late")
+
+    def select(self, *expressions: Any) -> Stream:
+        """Compute columns from each row, as Spark SQL expressions: ``.select("*", "amount * 2 AS twice")``.
+
+        The event time stays with the rows even if its column is not selected.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> flow.source(pa.table({"t": [1], "n": [2]}), time="t").select("n", "t + 1 AS next").columns.names
+        ['n', 'next']
+        """
+        if not expressions:
+            raise ConfigError("select() names no column. Write .select('*', 'amount * 2 AS twice').")
+        columns = self._flow._columns_after_select(self._node, expressions)
+        time = self._node.time if _passes(self._node.time, expressions) else None
+        return self._made(
+            SelectNode(
+                columns=columns,
+                time=time,
+                unit=self._node.unit,
+                timed=self._node.timed,
+                input=self._node,
+                expressions=expressions,
+            )
+        )
+
+    def where(self, condition: Any) -> Stream:
+        """Keep the rows for which a Spark SQL condition holds.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> rows = flow.source(pa.table({"t": [1, 2, 3]}), time="t").where("t > 1").to_memory()
+        >>> _ = flow.run()
+        >>> rows.table().column("t").to_pylist()
+        [2, 3]
+        """
+        node = self._node
+        self._flow._check_where(node, condition)
+        return self._made(
+            WhereNode(
+                columns=node.columns,
+                time=node.time,
+                unit=node.unit,
+                timed=node.timed,
+                input=node,
+                condition=condition,
+            )
+        )
+
+    def union(self, *others: Stream) -> Stream:
+        """All the rows of these streams together; progress is that of the slowest.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> a, b = (flow.source(pa.table({"t": [n]}), time="t", name=f"s{n}") for n in (1, 2))
+        >>> rows = a.union(b).to_memory()
+        >>> _ = flow.run()
+        >>> rows.table().column("t").to_pylist()
+        [1, 2]
+        """
+        nodes = (self._node, *(other._node for other in others))
+        for place, node in enumerate(nodes):
+            if node.columns.names != self.columns.names or node.columns.types != self.columns.types:
+                raise ConfigError(
+                    f"union: stream {place} has columns {_show(node.columns)}, the first has {_show(self.columns)}. "
+                    f"Bring them to the same columns in the same order with .select(…)."
+                )
+            if node.unit != self._node.unit:
+                raise ConfigError(f"union: stream {place} counts {node.unit}, the first {self._node.unit}.")
+        time = self._node.time if all(node.time == self._node.time for node in nodes) else None
+        timed = all(node.timed for node in nodes)
+        return self._made(UnionNode(columns=self.columns, time=time, unit=self._node.unit, timed=timed, members=nodes))
+
+    def join(
+        self,
+        other: Stream,
+        on: str | Sequence[str] | Mapping[str, str],
+        within: Band | Tumbling,
+        how: str = "inner",
+        where: str | None = None,
+        time: JoinTime | None = None,
+        method: Method = "auto",
+        suffix: str = "_right",
+        name: str | None = None,
+    ) -> Stream:
+        """Join with rows of `other` that have equal keys and are near in time.
+
+        `on`: the key columns, or a mapping from ours to theirs. `within`: `band`, `windows` or `tumbling`.
+        `how`: inner, left, right, full, semi or anti. `where`: one more condition on the pairs of an inner join, as
+        a Spark SQL expression over ``l`` and ``r``. `time`: which of a result's two times the next operator goes by.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> orders = flow.source(pa.table({"id": [1, 2], "t": [0, 5]}), time="t", name="orders")
+        >>> paid = flow.source(pa.table({"id": [1], "t": [3]}), time="t", name="paid")
+        >>> rows = orders.join(paid, on="id", within=pk.band(0, 10), how="left").to_memory()
+        >>> _ = flow.run()
+        >>> rows.table().to_pylist()
+        [{'id': 1, 't': 0, 't_right': 3}, {'id': 2, 't': 5, 't_right': None}]
+        """
+        keys, kind = read_on(on), read_how(how)
+        left, right = self._node, other._node
+        _check_join(left, right, keys, within, kind, where, method)
+        types = _row_types(left, right, keys)
+        config = WindowJoin(keys, within, kind, time or default_time(kind), suffix, left.unit, method)
+        clock = config.clock(types)
+        return self._made(
+            JoinNode(
+                columns=config.output(types),
+                time=clock[0] if len(clock) == 1 else None,
+                unit=left.unit,
+                timed=bool(clock),
+                clock=clock,
+                name=self._flow._operator_name(name),
+                left=left,
+                right=right,
+                config=config,
+                types=types,
+                where=where,
+            )
+        )
+
+    def _made(self, node: Node) -> Stream:
+        return Stream(self._flow, node)
+
+
+def _check_join(
+    left: Node,
+    right: Node,
+    keys: tuple[tuple[str, str], ...],
+    within: Any,
+    how: str,
+    where: str | None,
+    method: str,
+) -> None:
+    for ours, theirs in keys:
+        for node, key in ((left, ours), (right, theirs)):
+            if key not in node.columns.names:
+                raise ConfigError.unknown_column("on", key, node.columns.names)
+            if key == node.time:
+                raise ConfigError(f"on={key!r} is the time column. Nearness in time is within='s: leave it out of on=.")
+    if not isinstance(within, Band | Tumbling):
+        raise ConfigError(
+            f"within={within!r} says not how near in time rows must be. "
+            f"Write pk.band('10 min', '10 min'), pk.windows(left=…, right=…) or pk.tumbling('5 min')."
+        )
+    for side, node in (("left", left), ("right", right)):
+        if not node.timed:
+            raise ConfigError(
+                f"The {side} stream has lost its event time: it is a join of streams whose time columns were not "
+                f"selected. Keep the time column in the .select(…) before that join."
+            )
+    if left.unit != right.unit:
+        raise ConfigError(
+            f"The left time counts {left.unit}, the right one {right.unit}: they cannot be compared. "
+            f"Bring both to a timestamp (or both to an integer) in their sources."
+        )
+    if where is not None and how != "inner":
+        raise ConfigError(
+            f"where= is for inner joins, but how={how!r}. Filter one side before the join with .where(…), "
+            f"or the results after it."
+        )
+    if method not in ("auto", "oa"):
+        raise ConfigError(f"method={method!r} is not a way to join windows. Write 'auto' or 'oa'.")
+
+
+def _row_types(left: Node, right: Node, keys: tuple[tuple[str, str], ...]) -> tuple[RowType, RowType]:
+    columns = [left.columns, right.columns]
+    for pair in keys:
+        kind = common_key(*(columns[port].field(pair[port]) for port in (LEFT, RIGHT)))
+        for port in (LEFT, RIGHT):
+            place = columns[port].get_field_index(pair[port])
+            columns[port] = columns[port].set(place, columns[port].field(place).with_type(kind))
+    return (
+        RowType(columns[LEFT], tuple(l for l, _ in keys), left.time),
+        RowType(columns[RIGHT], tuple(r for _, r in keys), right.time),
+    )
+
+
+def _passes(column: str | None, expressions: Sequence[Any]) -> bool:
+    """Whether a select hands a column on untouched."""
+    return any(str(e).strip() in ("*", column, f"`{column}`", f"Column<'{column}'>") for e in expressions)
+
+
+def _show(columns: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in columns)

@@ -1,0 +1,312 @@
+"""Flows in this process: the same graph and the same operators as on Spark, over Arrow tables, without a JVM."""
+
+from __future__ import annotations
+
+import tempfile
+import time as clock
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from penstock.core.budget import Budget
+from penstock.core.errors import ConfigError, FlowError
+from penstock.core.operator import Logic, State
+from penstock.core.progress import Seen, Track, follow, wake
+from penstock.core.rows import TIME
+from penstock.core.time import TIME_MAX, TIME_MIN, Time, as_times, show_time
+from penstock.flow.explain import explain
+from penstock.flow.flow import Flow
+from penstock.flow.graph import JoinNode, Node, SelectNode, SourceNode, UnionNode, WhereNode, joins_of, sources_of
+from penstock.flow.report import EpochReport, OperatorReport, Report
+from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink
+from penstock.kernels.hashing import hash_keys
+from penstock.kernels.route import shard_of
+from penstock.local import sql
+from penstock.storage.compaction import compact
+from penstock.storage.files import FilePages
+from penstock.storage.memory import MemoryPages
+
+
+class LocalFlow(Flow):
+    """A flow that runs here and now: sources are Arrow tables, or iterables of them, one per epoch.
+
+    `shards` cuts the key space as Spark's tasks would; the budget is divided over them. State that does not fit
+    goes to files in a temporary folder.
+
+    >>> flow = LocalFlow(memory="64 MB")
+    >>> rows = flow.source([pa.table({"t": [1]}), pa.table({"t": [2]})], time="t").to_memory()
+    >>> flow.run().progress().rows_in
+    2
+    """
+
+    def __init__(self, memory: str | int = "256 MB", shards: int = 1, now: Callable[[], int] | None = None) -> None:
+        super().__init__(memory)
+        if shards < 1:
+            raise ConfigError(f"shards={shards} leaves no place to run. Write 1 or more.")
+        self.shards = shards
+        self._now = now or (lambda: clock.time_ns() // 1000)
+
+    def start(self, trigger: str | None = None) -> LocalQuery:
+        """Run over everything there is and leave the streams open; in process there is nothing to wait for."""
+        return self.run(end=False)
+
+    def run(self, *, end: bool = True) -> LocalQuery:
+        """Run epoch after epoch until every source is exhausted; with `end`, one more ends the streams."""
+        self._check_ready()
+        query = LocalQuery(self)
+        feeds = {node: _feed(node.data) for node in sources_of(*self._roots)}
+        while feeds:
+            tables = {node: next(feed, None) for node, feed in feeds.items()}
+            feeds = {node: feed for node, feed in feeds.items() if tables[node] is not None}
+            if feeds:
+                query.epoch({node: rows for node, rows in tables.items() if rows is not None})
+        if end:
+            query.epoch({}, end=True)
+        return query
+
+    def _columns_of(self, data: Any) -> pa.Schema:
+        if isinstance(data, pa.Table):
+            return data.schema
+        if isinstance(data, Sequence) and data and isinstance(data[0], pa.Table):
+            return data[0].schema
+        raise ConfigError(
+            f"A local flow reads Arrow tables, but this source is a {type(data).__name__}. "
+            f"Give a pyarrow.Table, or a list of them, one per epoch."
+        )
+
+    def _columns_after_select(self, node: Node, expressions: Sequence[Any]) -> pa.Schema:
+        return sql.select(node.columns.empty_table(), expressions).schema
+
+    def _check_where(self, node: Node, condition: Any) -> None:
+        sql.where(node.columns.empty_table(), condition)
+
+
+class LocalQuery:
+    """A local flow at work, or done."""
+
+    def __init__(self, flow: LocalFlow) -> None:
+        self._flow = flow
+        self._sinks = flow._sinks
+        roots = flow._roots
+        self._tracks = {node: Track() for node in sources_of(*roots)}
+        self._reports: list[EpochReport] = []
+        self._spill = tempfile.TemporaryDirectory(prefix="penstock-")
+        self._budgets = [Budget(max(1, flow.memory // flow.shards)) for _ in range(flow.shards)]
+        self._stores = [MemoryPages(budget, FilePages(self._spill.name)) for budget in self._budgets]
+        self._states: dict[JoinNode, list[State]] = {node: [State()] * flow.shards for node in joins_of(*roots)}
+        self._ended = False
+
+    def stop(self) -> None:
+        """Nothing to stop: a local query runs only while it is called."""
+
+    def await_end(self, timeout: float | None = None) -> bool:
+        """It has ended by the time it is there."""
+        return True
+
+    def explain(self) -> str:
+        """Print, and give back, the plan with what was measured."""
+        text = explain(self._sinks, self.progress(), self._flow.memory, self._flow.shards, "In process")
+        print(text)
+        return text
+
+    def progress(self) -> Report:
+        """What the epochs measured."""
+        return Report(tuple(self._reports))
+
+    def epoch(self, tables: dict[SourceNode, pa.Table], end: bool = False) -> None:
+        """All rows first, then the bounds; with `end`, every bound is the end of time."""
+        if self._ended:
+            raise FlowError("The streams of this flow have ended. Make a new flow to run again.")
+        begun = clock.perf_counter()
+        epoch = _Epoch(self, tables, end)
+        for sink in self._sinks:
+            self._deliver(sink, epoch.late(sink.node) if sink.emits == "late" else epoch.rows(sink.node))
+        self._tracks = epoch.tracks
+        self._states |= epoch.states
+        self._ended = end
+        self._reports.append(epoch.report(len(self._reports), clock.perf_counter() - begun))
+
+    def _deliver(self, sink: Sink, rows: pa.Table) -> None:
+        number = len(self._reports)
+        if TIME in rows.column_names:
+            rows = rows.drop_columns([TIME])
+        if isinstance(sink, MemorySink):
+            sink.epochs[number] = rows
+        elif isinstance(sink, ForeachSink):
+            sink.function(rows, number)
+        elif isinstance(sink, ConsoleSink):
+            if rows.num_rows:
+                print(f"-- epoch {number}\n{rows.slice(0, sink.rows).to_string(preview_cols=sink.rows)}")
+        elif isinstance(sink, ParquetSink):
+            folder = Path(sink.path) / f"epoch={number}"
+            folder.mkdir(parents=True, exist_ok=True)
+            pq.write_table(rows, folder / "part-0.parquet")
+        else:
+            raise ConfigError(f"{sink} is a writer of Spark's. In a local flow use to_parquet, or foreach_epoch(…).")
+
+
+class _Epoch:
+    """One epoch at work: each stream's rows are computed once, however many consumers it has."""
+
+    def __init__(self, query: LocalQuery, tables: dict[SourceNode, pa.Table], end: bool) -> None:
+        self._query = query
+        self._done: dict[Node, pa.Table] = {}
+        self._late: dict[SourceNode, pa.Table] = {}
+        self._operators: dict[str, OperatorReport] = {}
+        self._seen: dict[SourceNode, Seen] = {}
+        self._bounds: dict[Node, Time] = {}
+        self.states: dict[JoinNode, list[State]] = {}
+        for node in query._tracks:
+            self._take(node, tables.get(node, node.columns.empty_table()))
+        self.tracks = self._follow(end)
+
+    def rows(self, node: Node) -> pa.Table:
+        """The rows of a stream in this epoch, its event time with them."""
+        if node not in self._done:
+            self._done[node] = self._compute(node)
+        return self._done[node]
+
+    def bound(self, node: Node) -> Time:
+        """How far a stream has promised, once its rows are computed."""
+        if isinstance(node, SourceNode):
+            return self.tracks[node].bound
+        if isinstance(node, JoinNode):
+            return self._bounds[node]
+        return min(self.bound(part) for part in node.inputs)
+
+    def late(self, node: Node) -> pa.Table:
+        """The late rows of the sources of a stream."""
+        return pa.concat_tables([self._late[source] for source in sources_of(node)], promote_options="default")
+
+    def report(self, number: int, seconds: float) -> EpochReport:
+        """What this epoch measured."""
+        return EpochReport(
+            epoch=number,
+            seconds=seconds,
+            rows_in={node.name: self._done[node].num_rows for node in self.tracks},
+            late={node.name: _count(self._late[node], "late") for node in self.tracks},
+            no_time={node.name: _count(self._late[node], "no-time") for node in self.tracks},
+            bounds={node.name: show_time(track.bound, node.unit) for node, track in self.tracks.items()},
+            operators=self._operators,
+        )
+
+    def _take(self, node: SourceNode, rows: pa.Table) -> None:
+        """Split a source's rows into those in time and those late; a row at its bound is in time."""
+        if rows.schema.names != node.columns.names or rows.schema.types != node.columns.types:
+            raise FlowError(f"Source {node.name!r} changed its columns from {node.columns} to {rows.schema}.")
+        times = as_times(rows.column(node.time))
+        late = pc.fill_null(pc.less(times, self._query._tracks[node].bound), fill_value=True)
+        reason = pc.if_else(times.is_null(), "no-time", "late").filter(late)
+        kept = rows.append_column(TIME, times).filter(pc.invert(late))
+        source = pa.array([node.name] * len(reason), pa.string())
+        self._late[node] = rows.filter(late).append_column("late_source", source).append_column("late_reason", reason)
+        self._done[node] = kept
+        self._seen[node] = Seen(
+            rows=kept.num_rows,
+            max_time=_largest(kept.column(TIME)),
+            mark=_mark(node, rows),
+        )
+
+    def _follow(self, end: bool) -> dict[SourceNode, Track]:
+        before = self._query._tracks
+        if end:
+            return {node: replace(track, bound=TIME_MAX) for node, track in before.items()}
+        now = self._query._flow._now()
+        nodes = list(before)
+        after = [follow(before[node], node.progress, node.unit, self._seen[node], now) for node in nodes]
+        woken = wake(after, [node.progress for node in nodes], [node.unit for node in nodes], now)
+        return dict(zip(nodes, woken, strict=True))
+
+    def _compute(self, node: Node) -> pa.Table:
+        if isinstance(node, SelectNode):
+            return sql.select(self.rows(node.input), node.expressions)
+        if isinstance(node, WhereNode):
+            return sql.where(self.rows(node.input), node.condition)
+        if isinstance(node, UnionNode):
+            return pa.concat_tables([self.rows(member).select([*node.columns.names, TIME]) for member in node.members])
+        if isinstance(node, JoinNode):
+            return self._join(node)
+        raise TypeError(node)
+
+    def _join(self, node: JoinNode) -> pa.Table:
+        begun = clock.perf_counter()
+        shards = self._logics(node)
+        batches: list[pa.RecordBatch] = []
+        rows_in = 0
+        for port, part in enumerate(node.inputs):
+            given = self.rows(part)
+            rows_in += given.num_rows
+            for logic, rows in zip(shards, _routed(node, port, given, len(shards)), strict=True):
+                batches += [out.rows for out in logic.rows(port, rows)]
+        for port, part in enumerate(node.inputs):
+            for logic in shards:
+                batches += [out.rows for out in logic.advance(port, self.bound(part))]
+        self._bounds[node] = min(node.config.bound(logic.bounds()) for logic in shards)
+        results = pa.Table.from_batches(batches, schema=node.columns)
+        self._save(node, shards)
+        pages = [page for state in self.states[node] for page in state.pages]
+        self._operators[node.name] = OperatorReport(
+            rows_in=rows_in,
+            rows_out=results.num_rows,
+            state_rows=sum(page.rows for page in pages),
+            state_bytes=sum(page.nbytes for page in pages),
+            pages=len(pages),
+            seconds=clock.perf_counter() - begun,
+            peak_memory=max(budget.peak for budget in self._query._budgets),
+        )
+        return _timed(node, sql.where_pairs(results, node.where, node.sides) if node.where else results)
+
+    def _logics(self, node: JoinNode) -> list[Logic]:
+        query = self._query
+        parts = zip(query._stores, query._budgets, query._states[node], strict=True)
+        return [node.config.logic(node.types, store, budget, state) for store, budget, state in parts]
+
+    def _save(self, node: JoinNode, shards: list[Logic]) -> None:
+        parts = zip(shards, self._query._stores, self._query._budgets, strict=True)
+        self.states[node] = [
+            replace(state := logic.state(), pages=compact(state.pages, store, budget)) for logic, store, budget in parts
+        ]
+
+
+def _feed(data: pa.Table | Iterable[pa.Table]) -> Any:
+    return iter([data]) if isinstance(data, pa.Table) else iter(data)
+
+
+def _routed(node: JoinNode, port: int, rows: pa.Table, shards: int) -> list[pa.RecordBatch]:
+    types = node.types[port]
+    cast = rows.select([*types.columns.names, TIME]).cast(types.columns.append(pa.field(TIME, pa.int64())))
+    hashes = hash_keys([cast.column(key).combine_chunks() for key in types.keys])
+    entered = types.enter(cast, hashes)
+    if shards == 1:
+        return [entered]
+    shard = shard_of(hashes, shards)
+    return [entered.take(pa.array(np.flatnonzero(shard == number))) for number in range(shards)]
+
+
+def _timed(node: JoinNode, rows: pa.Table) -> pa.Table:
+    """Results with the event time that the join gives them."""
+    if not node.clock:
+        return rows.append_column(TIME, pa.nulls(rows.num_rows, pa.int64()))
+    times = [as_times(rows.column(name)) for name in node.clock]
+    pick = pc.max_element_wise if node.config.time == "latest" else pc.min_element_wise
+    return rows.append_column(TIME, times[0] if len(times) == 1 else pick(*times))
+
+
+def _mark(node: SourceNode, rows: pa.Table) -> Time:
+    column = getattr(node.progress, "column", None)
+    return TIME_MIN if column is None else _largest(as_times(rows.column(column)))
+
+
+def _largest(times: pa.Array | pa.ChunkedArray) -> Time:
+    top = pc.max(times).as_py()
+    return TIME_MIN if top is None else int(top)
+
+
+def _count(late: pa.Table, reason: str) -> int:
+    return int(pc.sum(pc.equal(late.column("late_reason"), reason)).as_py() or 0)

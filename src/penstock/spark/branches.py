@@ -1,0 +1,272 @@
+"""The tagged union: every edge of the graph that rows cross between tasks, laid out in one set of columns.
+
+An edge leads from a source or an operator, through stateless expressions, to an operator's port or a sink. Rows of all
+the edges travel together, told apart by a tag. Columns of the same type share a lane, so that a row is hardly
+wider than the widest edge: (tag, hash, time, mark, lane0, lane1 …).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql import types as st
+
+from penstock.core.progress import Punctuated
+from penstock.core.rows import HASH, TIME
+from penstock.core.within import LEFT
+from penstock.flow.graph import JoinNode, Node, SelectNode, SourceNode, UnionNode, WhereNode, sources_of
+from penstock.flow.sinks import Sink
+from penstock.operators.window_join.config import KEEPS_LEFT, KEEPS_RIGHT
+from penstock.spark.types import any_null, col, spark_type, time_as_long, time_from_long
+
+TAG, MARK = "__tag", "__mark"
+
+
+@dataclass(frozen=True, eq=False)
+class Edge:
+    """From a source or an operator through stateless steps."""
+
+    root: SourceNode | JoinNode
+    steps: tuple[SelectNode | WhereNode, ...] = ()
+
+    @property
+    def filtered(self) -> bool:
+        """Whether rows may be missing that its root had."""
+        return any(isinstance(step, WhereNode) for step in self.steps)
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """An edge and where it leads: its tag, the columns it ships, and the lane of each.
+
+    `use` is what becomes of its rows: they enter a port of an operator, go to sinks, are kept for the late outlet,
+    or are only counted, to follow the source's progress.
+    """
+
+    tag: int
+    edge: Edge
+    use: Literal["port", "sink", "late", "witness"]
+    node: Node
+    shipped: tuple[str, ...]
+    lanes: tuple[int, ...]
+    join: JoinNode | None = None
+    port: int = LEFT
+
+    @property
+    def from_source(self) -> bool:
+        """Whether its rows come straight from outside."""
+        return isinstance(self.edge.root, SourceNode)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All the branches of a flow and the types of the lanes they share."""
+
+    branches: tuple[Branch, ...]
+    lanes: tuple[st.DataType, ...]
+
+    def into(self, join: JoinNode) -> list[Branch]:
+        """The branches that enter an operator."""
+        return [branch for branch in self.branches if branch.join is join]
+
+    def of_sink(self, node: Node) -> list[Branch]:
+        """The branches whose rows are those of `node`, for its sinks."""
+        return [branch for branch in self.branches if branch.use == "sink" and branch.node is node]
+
+    def witness(self, source: SourceNode) -> Branch:
+        """The branch that shows every row of a source, in time or late."""
+        ours = [b for b in self.branches if b.edge.root is source and not b.edge.filtered]
+        return ours[0]
+
+    def raw(self, source: SourceNode) -> Branch | None:
+        """The branch that ships a source's rows as they came: one made for the late outlet, or one that does anyway."""
+        return next((b for b in self.branches if b.edge.root is source and _is_raw(b)), None)
+
+
+class Schemas:
+    """The Spark schema of every stream, asked of Spark's analyser once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Node, st.StructType] = {}
+
+    def of(self, node: Node) -> st.StructType:
+        """The columns of a stream as Spark types."""
+        if node not in self._known:
+            self._known[node] = self._derive(node)
+        return self._known[node]
+
+    def _derive(self, node: Node) -> st.StructType:
+        if isinstance(node, SourceNode):
+            return node.data.schema  # type: ignore[no-any-return]
+        if isinstance(node, SelectNode):
+            empty = sources_of(node)[0].data.sparkSession.createDataFrame([], self.of(node.input))
+            return select(empty, node).schema  # type: ignore[no-any-return]
+        if isinstance(node, JoinNode):
+            return st.StructType(list(self._join_fields(node)))
+        return self.of(node.inputs[0])
+
+    def _join_fields(self, node: JoinNode) -> Iterator[st.StructField]:
+        for column in node.config.columns(node.types):
+            yield st.StructField(column.name, self.in_port(node, column.port, column.column), nullable=True)
+
+    def in_port(self, join: JoinNode, port: int, name: str) -> st.DataType:
+        """The type of a column inside an operator: keys are cast to what both sides compare as."""
+        part = join.inputs[port]
+        if part.columns.field(name).type != join.types[port].columns.field(name).type:
+            return spark_type(join.types[port].columns.field(name).type)
+        return self.of(part)[name].dataType
+
+
+def lay_out(sinks: Sequence[Sink], joins: Sequence[JoinNode], schemas: Schemas) -> Layout:
+    """Find every edge, give it a tag, and its columns lanes."""
+    lanes: list[st.DataType] = []
+    branches: list[Branch] = []
+
+    def add(edge: Edge, use: Literal["port", "sink", "late", "witness"], node: Node, **of: object) -> None:
+        join, port = of.get("join"), of.get("port", LEFT)
+        shipped: tuple[str, ...] = ()
+        types: list[st.DataType] = []
+        if isinstance(join, JoinNode) and isinstance(port, int):
+            shipped = tuple(join.types[port].inside.names[2:])
+            types = [schemas.in_port(join, port, name) for name in shipped]
+        elif use != "witness":
+            shipped = tuple(node.columns.names)
+            types = [schemas.of(node)[name].dataType for name in shipped]
+        branches.append(
+            Branch(len(branches), edge, use, node, shipped, _allot(types, lanes), **of)  # type: ignore[arg-type]
+        )
+
+    for join in joins:
+        for port, part in enumerate(join.inputs):
+            for edge in edges(part):
+                add(edge, "port", part, join=join, port=port)
+    for node in dict.fromkeys(sink.node for sink in sinks if sink.emits == "results"):
+        for edge in edges(node):
+            if isinstance(edge.root, SourceNode):
+                add(edge, "sink", node)
+    for source in dict.fromkeys(s for sink in sinks if sink.emits == "late" for s in sources_of(sink.node)):
+        if not any(b.edge.root is source and _is_raw(b) for b in branches):
+            add(Edge(source), "late", source)
+    for source in sources_of(*(sink.node for sink in sinks)):
+        if all(b.edge.filtered for b in branches if b.edge.root is source):
+            add(Edge(source), "witness", source)
+    return Layout(tuple(branches), tuple(lanes))
+
+
+def edges(node: Node) -> list[Edge]:
+    """The edges that lead to a stream: one, or one per member of a union."""
+    if isinstance(node, SourceNode | JoinNode):
+        return [Edge(node)]
+    if isinstance(node, SelectNode | WhereNode):
+        return [Edge(edge.root, (*edge.steps, node)) for edge in edges(node.input)]
+    if isinstance(node, UnionNode):
+        return [edge for member in node.members for edge in edges(member)]
+    raise TypeError(node)
+
+
+def tagged(branch: Branch, layout: Layout, rows: DataFrame, schemas: Schemas) -> DataFrame:
+    """A branch's rows, with steps applied, in the columns of the tagged union."""
+    rows = through(branch.edge, rows)
+    by_lane = dict(zip(branch.lanes, branch.shipped, strict=True))
+    lanes = [
+        _shipped(branch, by_lane[lane], kind, schemas) if lane in by_lane else sf.lit(None).cast(kind)
+        for lane, kind in enumerate(layout.lanes)
+    ]
+    return rows.select(
+        sf.lit(branch.tag).cast("byte").alias(TAG),
+        _hash(branch, schemas).alias(HASH),
+        col(TIME).alias(TIME),
+        (col(MARK) if MARK in rows.columns else sf.lit(None).cast("long")).alias(MARK),
+        *(lane.alias(lane_name(place)) for place, lane in enumerate(lanes)),
+    )
+
+
+def through(edge: Edge, rows: DataFrame) -> DataFrame:
+    """The rows of an edge's root after its steps, all of them native."""
+    for step in edge.steps:
+        rows = _select_step(rows, step) if isinstance(step, SelectNode) else rows.where(step.condition)
+    return rows
+
+
+def with_time(source: SourceNode) -> DataFrame:
+    """A source's rows with their event time, and their punctuation if it has any, as longs beside them."""
+    rows = source.data
+    kinds = {field.name: field.dataType for field in rows.schema}
+    added: list[Column] = [time_as_long(col(str(source.time)), kinds[str(source.time)]).alias(TIME)]
+    if isinstance(source.progress, Punctuated):
+        mark = source.progress.column
+        added.append(time_as_long(col(mark), kinds[mark]).alias(MARK))
+    return rows.select(*(col(name) for name in rows.columns), *added)
+
+
+def untagged(branch: Branch, rows: DataFrame, schemas: Schemas) -> DataFrame:
+    """The user's columns of a branch's rows, back from their lanes."""
+    lanes = dict(zip(branch.shipped, branch.lanes, strict=True))
+    columns = [
+        col(lane_name(lanes[field.name])) if field.name in lanes else time_from_long(col(TIME), field.dataType)
+        for field in schemas.of(branch.node)
+    ]
+    ours = rows.where(col(TAG) == branch.tag)
+    return ours.select(*(column.alias(name) for column, name in zip(columns, branch.node.columns.names, strict=True)))
+
+
+def select(rows: DataFrame, node: SelectNode) -> DataFrame:
+    """The columns that a select computes."""
+    return rows.select(*_expressions(node))
+
+
+def lane_name(lane: int) -> str:
+    """What a lane is called."""
+    return f"lane{lane}"
+
+
+def _select_step(rows: DataFrame, node: SelectNode) -> DataFrame:
+    hidden = [name for name in (TIME, MARK) if name in rows.columns]
+    return rows.select(*_expressions(node), *hidden)
+
+
+def _expressions(node: SelectNode) -> list[Column]:
+    columns: list[Column] = []
+    for expression in node.expressions:
+        if isinstance(expression, str) and expression.strip() == "*":
+            columns += [col(name) for name in node.input.columns.names]
+        else:
+            columns.append(sf.expr(expression) if isinstance(expression, str) else expression)
+    return columns
+
+
+def _shipped(branch: Branch, name: str, kind: st.DataType, schemas: Schemas) -> Column:
+    if branch.join is None or schemas.of(branch.node)[name].dataType == kind:
+        return col(name)
+    return col(name).cast(kind)
+
+
+def _hash(branch: Branch, schemas: Schemas) -> Column:
+    """The key's hash. A null key matches nothing: null where such rows are of no use, spread by time where they are."""
+    if branch.join is None:
+        return sf.lit(None).cast("long")
+    keys = branch.join.types[branch.port].keys
+    cast = [_shipped(branch, key, schemas.in_port(branch.join, branch.port, key), schemas) for key in keys]
+    keeps = branch.join.config.how in (KEEPS_LEFT if branch.port == LEFT else KEEPS_RIGHT)
+    return sf.when(any_null(keys), sf.xxhash64(TIME) if keeps else None).otherwise(sf.xxhash64(*cast))
+
+
+def _is_raw(branch: Branch) -> bool:
+    if branch.edge.steps or branch.use == "witness":
+        return False
+    return branch.join is None or branch.join.types[branch.port].columns == branch.node.columns
+
+
+def _allot(types: Sequence[st.DataType], lanes: list[st.DataType]) -> tuple[int, ...]:
+    taken: list[int] = []
+    for kind in types:
+        free = (lane for lane, other in enumerate(lanes) if lane not in taken and other == kind)
+        lane = next(free, len(lanes))
+        if lane == len(lanes):
+            lanes.append(kind)
+        taken.append(lane)
+    return tuple(taken)

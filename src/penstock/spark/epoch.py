@@ -1,0 +1,393 @@
+"""One epoch on Spark: from a micro-batch to committed state and delivered rows.
+
+Rows of all branches are hashed natively, shuffled to their shards, run through the operators in Python, and handed to
+the sinks. Then, and only then, the epoch is committed.
+"""
+
+from __future__ import annotations
+
+import time as clock
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as sf
+
+from penstock.core.operator import State
+from penstock.core.progress import Seen, Track, follow, wake
+from penstock.core.rows import HASH, TIME
+from penstock.core.time import TIME_MAX, TIME_MIN, Time, show_time
+from penstock.flow.graph import JoinNode, Node, SourceNode, joins_of, sources_of
+from penstock.flow.report import EpochReport, OperatorReport
+from penstock.flow.sinks import Sink
+from penstock.spark.branches import (
+    MARK,
+    TAG,
+    Branch,
+    Layout,
+    Schemas,
+    edges,
+    lane_name,
+    lay_out,
+    tagged,
+    through,
+    untagged,
+    with_time,
+)
+from penstock.spark.shard import Inlet, PortBounds, ShardTask
+from penstock.spark.sinks import deliver
+from penstock.spark.types import col, shard_of, time_as_long
+from penstock.storage.versioned import Checkpoint, Ledger, Plan, next_ledger, state_from_json
+
+
+class Engine:
+    """Runs the epochs of one flow against one checkpoint."""
+
+    def __init__(self, spark: SparkSession, sinks: Sequence[Sink], checkpoint: Checkpoint, memory: int) -> None:
+        self._spark = spark
+        self._sinks = sinks
+        self._checkpoint = checkpoint
+        self._memory = memory
+        roots = [sink.node for sink in sinks]
+        self.sources = sources_of(*roots)
+        self.joins = joins_of(*roots)
+        self.schemas = Schemas()
+        self.layout = lay_out(sinks, self.joins, self.schemas)
+        self.ledger = checkpoint.latest()
+        self._run_id = uuid.uuid4().hex[:8]
+        self._old: Ledger | None = None
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at a time."""
+        return max(1, self._spark.sparkContext.defaultParallelism)
+
+    def stream(self) -> DataFrame:
+        """The streaming sources' rows, tagged, and a heartbeat that keeps epochs coming when they are silent."""
+        rows = [self._tagged(branch) for branch in self.layout.branches if _streams(branch)]
+        beat = self._spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1)
+        none = self._empty_columns()
+        rows.append(beat.load().where("value < 0").select(*none))
+        return _union(rows)
+
+    def next_plan(self, epoch: int, now: int, end: bool) -> Plan:
+        """What to do in an epoch: as planned before if an earlier attempt was, else from what is known now."""
+        planned = self._checkpoint.planned(epoch)
+        if planned is not None:
+            return planned
+        plan = Plan(epoch, now, self.slots, self._tracks(now, end), static=not self.ledger.static, end=end)
+        self._checkpoint.plan(plan)
+        return plan
+
+    def run(self, batch: DataFrame | None, epoch: int, end: bool = False) -> EpochReport | None:
+        """Run an epoch and commit it; None if it had been committed already."""
+        if epoch <= self.ledger.epoch:
+            return None
+        begun = clock.perf_counter()
+        plan = self.next_plan(epoch, clock.time_ns() // 1000, end)
+        work = _EpochWork(self, plan, f"{epoch:08d}-{self._run_id}")
+        seen = work.deliver(batch)
+        ledger, operators = self._settle(plan, work, {name: Seen(**counts["seen"]) for name, counts in seen.items()})
+        self._checkpoint.commit(ledger)
+        self._clean(ledger, work.attempt)
+        return EpochReport(
+            epoch=epoch,
+            seconds=clock.perf_counter() - begun,
+            rows_in={name: counts["seen"]["rows"] for name, counts in seen.items()},
+            late={name: counts["late"] for name, counts in seen.items()},
+            no_time={name: counts["no_time"] for name, counts in seen.items()},
+            bounds={node.name: show_time(ledger.tracks[node.name].bound, node.unit) for node in self.sources},
+            operators=operators,
+        )
+
+    def _tagged(self, branch: Branch) -> DataFrame:
+        if not isinstance(branch.edge.root, SourceNode):
+            raise TypeError(branch)
+        return tagged(branch, self.layout, with_time(branch.edge.root), self.schemas)
+
+    def _empty_columns(self) -> list[Column]:
+        kinds = [(TAG, "byte"), (HASH, "long"), (TIME, "long"), (MARK, "long")]
+        lanes = [(lane_name(place), kind) for place, kind in enumerate(self.layout.lanes)]
+        return [sf.lit(None).cast(kind).alias(name) for name, kind in [*kinds, *lanes]]
+
+    def _tracks(self, now: int, end: bool) -> dict[str, Track]:
+        """How far the sources are once the epoch's rows are in: what earlier epochs showed, and the clock."""
+        before = [self.ledger.tracks.get(node.name, Track()) for node in self.sources]
+        if end:
+            return {n.name: replace(t, bound=TIME_MAX) for n, t in zip(self.sources, before, strict=True)}
+        policies, units = [n.progress for n in self.sources], [n.unit for n in self.sources]
+        after = [follow(t, p, u, Seen(), now) for t, p, u in zip(before, policies, units, strict=True)]
+        woken = wake(after, policies, units, now)
+        return {node.name: track for node, track in zip(self.sources, woken, strict=True)}
+
+    def _settle(
+        self, plan: Plan, work: _EpochWork, seen: Mapping[str, Seen]
+    ) -> tuple[Ledger, dict[str, OperatorReport]]:
+        """The version this epoch leaves, from what its shards staged."""
+        states: dict[str, tuple[State, ...]] = {}
+        reports: dict[str, OperatorReport] = {}
+        for join in self.joins:
+            records = self._checkpoint.staged(work.attempt, join.name, plan.shards)
+            states[join.name] = tuple(state_from_json(record["state"]) for record in records)
+            reports[join.name] = _report(records, states[join.name])
+        tracks = plan.tracks
+        if not plan.end:
+            tracks = {
+                node.name: follow(plan.tracks[node.name], node.progress, node.unit, seen[node.name], plan.now)
+                for node in self.sources
+            }
+        ports = {join.name: tuple(work.bound(part) for part in join.inputs) for join in self.joins}
+        ledger = next_ledger(self.ledger, tracks=tracks, ports=ports, states=states, static=True, ended=plan.end)
+        return replace(ledger, epoch=plan.epoch), reports
+
+    def _clean(self, ledger: Ledger, attempt: str) -> None:
+        """Drop the pages that only the version before the last needed."""
+        if self._old is not None:
+            for join in self.joins:
+                gone = self._old.names(join.name) - self.ledger.names(join.name) - ledger.names(join.name)
+                self._checkpoint.drop(join.name, gone)
+        self._checkpoint.forget(attempt)
+        self._old, self.ledger = self.ledger, ledger
+
+
+class _EpochWork:
+    """One attempt at an epoch: its DataFrames, each built once, and its bounds."""
+
+    def __init__(self, engine: Engine, plan: Plan, attempt: str) -> None:
+        self.attempt = attempt
+        self._engine = engine
+        self._plan = plan
+        self._layout: Layout = engine.layout
+        self._uses = self._count_uses()
+        self._results: dict[JoinNode, DataFrame] = {}
+        self._kept: list[DataFrame] = []
+
+    def deliver(self, batch: DataFrame | None) -> dict[str, dict[str, Any]]:
+        """Run every operator and hand every sink its rows; what each source showed comes back."""
+        counts = Observation()
+        rows = self._rows(batch).observe(counts, *self._counters())
+        if self._uses["batch"] > 1:
+            rows = self._keep(rows)
+        try:
+            self._deliver_results(rows)
+            seen = self._seen(counts.get)
+            self._deliver_late(rows, seen)
+        finally:
+            for kept in self._kept:
+                kept.unpersist()
+        return seen
+
+    def bound(self, node: Node) -> Time:
+        """How far a stream has got once this epoch's rows are in."""
+        if isinstance(node, SourceNode):
+            return self._plan.tracks[node.name].bound
+        if isinstance(node, JoinNode):
+            left, right = (self.bound(part) for part in node.inputs)
+            return node.config.bound(node.config.bounds(left, right))
+        return min(self.bound(part) for part in node.inputs)
+
+    def _rows(self, batch: DataFrame | None) -> DataFrame:
+        """The epoch's rows in the tagged union: the micro-batch, and once the sources that are not streams."""
+        engine = self._engine
+        parts = [] if batch is None else [batch]
+        if self._plan.static:
+            parts += [engine._tagged(branch) for branch in self._layout.branches if _is_static(branch)]
+        if not parts:
+            parts = [engine._spark.range(0).select(*engine._empty_columns())]
+        return _union(parts)
+
+    def _deliver_results(self, rows: DataFrame) -> None:
+        for sink in self._engine._sinks:
+            if sink.emits == "results":
+                deliver(
+                    sink, self._stream(sink.node, rows).select(*map(col, sink.node.columns.names)), self._plan.epoch
+                )
+
+    def _deliver_late(self, rows: DataFrame, seen: Mapping[str, dict[str, Any]]) -> None:
+        """Late rows are few and their outlet rarely has any: they are looked for only if some were counted."""
+        for sink in self._engine._sinks:
+            if sink.emits != "late":
+                continue
+            late = [node for node in sources_of(sink.node) if seen[node.name]["late"] or seen[node.name]["no_time"]]
+            if late or self._plan.epoch == 0:
+                parts = [self._late_rows(node, rows) for node in sources_of(sink.node)]
+                deliver(sink, _union(parts, by_name=True), self._plan.epoch)
+
+    def _late_rows(self, source: SourceNode, rows: DataFrame) -> DataFrame:
+        branch = self._layout.raw(source)
+        if branch is None:
+            raise TypeError(source)
+        late = rows.where(col(TIME).isNull() | (col(TIME) < self._threshold(source)))
+        return untagged(branch, late, self._engine.schemas).withColumns(
+            {
+                "late_source": sf.lit(source.name),
+                "late_reason": sf.when(col(str(source.time)).isNull(), "no-time").otherwise("late"),
+            }
+        )
+
+    def _stream(self, node: Node, rows: DataFrame) -> DataFrame:
+        """The rows of a stream that a sink takes."""
+        branches = iter(self._layout.of_sink(node))
+        parts: list[DataFrame] = []
+        for edge in edges(node):
+            if isinstance(edge.root, JoinNode):
+                parts.append(through(edge, self._join(edge.root, rows)))
+            else:
+                branch = next(branches)
+                parts.append(untagged(branch, self._in_time([branch], rows), self._engine.schemas))
+        return _union(parts)
+
+    def _join(self, join: JoinNode, rows: DataFrame) -> DataFrame:
+        if join not in self._results:
+            results = self._where(join, self._shards(join, rows))
+            self._results[join] = self._keep(results) if self._uses[join.name] > 1 else results
+        return self._results[join]
+
+    def _shards(self, join: JoinNode, rows: DataFrame) -> DataFrame:
+        """The operator at work: rows to their shards, Python in each."""
+        engine, plan = self._engine, self._plan
+        into = self._layout.into(join)
+        direct = [branch for branch in into if branch.from_source]
+        parts = [self._in_time(direct, rows)] if direct else []
+        for branch in into:
+            if isinstance(branch.edge.root, JoinNode):
+                results = self._timed(branch.edge.root, rows)
+                parts.append(tagged(branch, self._layout, results, engine.schemas).where(col(HASH).isNotNull()))
+        lanes = sorted({lane for branch in into for lane in branch.lanes})
+        needed = [TAG, HASH, TIME, MARK, *map(lane_name, lanes)]
+        place = {lane: number for number, lane in enumerate(lanes)}
+        task = ShardTask(
+            operator=join.name,
+            config=join.config,
+            types=join.types,
+            inlets=tuple(Inlet(b.tag, b.port, tuple(place[lane] for lane in b.lanes)) for b in into),
+            ports=(self._port(join, 0), self._port(join, 1)),
+            states=engine.ledger.states.get(join.name, ()),
+            shards=plan.shards,
+            share=engine._memory // plan.shards,
+            checkpoint=engine._checkpoint.uri,
+            epoch=plan.epoch,
+            attempt=self.attempt,
+        )
+        routed = _union(parts).select(*needed).repartitionById(plan.shards, shard_of(HASH, plan.shards))
+        return routed.mapInArrow(task, engine.schemas.of(join))
+
+    def _port(self, join: JoinNode, port: int) -> PortBounds:
+        """A port's bounds; where one source alone feeds it, a shard may go further by the rows it sees."""
+        part = join.inputs[port]
+        before = self._engine.ledger.ports.get(join.name, (TIME_MIN, TIME_MIN))[port]
+        edges = [branch.edge for branch in self._layout.into(join) if branch.port == port]
+        alone = edges[0].root if len(edges) == 1 and isinstance(edges[0].root, SourceNode) else None
+        return PortBounds(before, self.bound(part), None if alone is None else alone.progress, part.unit)
+
+    def _where(self, join: JoinNode, results: DataFrame) -> DataFrame:
+        if join.where is None:
+            return results
+        sides = {
+            side: sf.struct(*(col(shown).alias(name) for name, shown in columns.items())).alias(side)
+            for side, columns in zip(("l", "r"), join.sides, strict=True)
+        }
+        packed = results.select(*map(col, join.columns.names), *sides.values())
+        return packed.where(join.where).select(*map(col, join.columns.names))
+
+    def _timed(self, join: JoinNode, rows: DataFrame) -> DataFrame:
+        """An operator's results with the event time they have for the next one."""
+        kinds = self._engine.schemas.of(join)
+        times = [time_as_long(col(name), kinds[name].dataType) for name in join.clock]
+        pick = sf.greatest if join.config.time == "latest" else sf.least
+        return self._join(join, rows).withColumn(TIME, times[0] if len(times) == 1 else pick(*times))
+
+    def _in_time(self, branches: Sequence[Branch], rows: DataFrame) -> DataFrame:
+        """The rows of some branches that are not late, and have a key if they need one."""
+        condition: Column | None = None
+        for branch in branches:
+            root = branch.edge.root
+            if isinstance(root, SourceNode):
+                ours = (col(TAG) == branch.tag) & (col(TIME) >= self._threshold(root))
+                condition = ours if condition is None else condition | ours
+        if condition is None:
+            raise TypeError(branches)
+        return rows.where(condition & col(HASH).isNotNull() if branches[0].join is not None else condition)
+
+    def _threshold(self, source: SourceNode) -> Column:
+        """The bound that the source had when the epoch began: rows first, then bounds."""
+        return sf.lit(self._engine.ledger.tracks.get(source.name, Track()).bound).cast("long")
+
+    def _counters(self) -> list[Column]:
+        """What to count of each source while its rows pass: those in time, late, without time, and how far they go."""
+        counters = []
+        for place, source in enumerate(self._engine.sources):
+            ours = col(TAG) == self._layout.witness(source).tag
+            late = col(TIME) < self._threshold(source)
+            counters += [
+                sf.count_if(ours & ~late).alias(f"rows{place}"),
+                sf.count_if(ours & late).alias(f"late{place}"),
+                sf.count_if(ours & col(TIME).isNull()).alias(f"no_time{place}"),
+                sf.max(sf.when(ours, col(TIME))).alias(f"max_time{place}"),
+                sf.max(sf.when(ours, col(MARK))).alias(f"mark{place}"),
+            ]
+        return counters
+
+    def _seen(self, counted: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        seen = {}
+        for place, source in enumerate(self._engine.sources):
+            times = {name: counted.get(f"{name}{place}") for name in ("max_time", "mark")}
+            seen[source.name] = {
+                "seen": {
+                    "rows": counted.get(f"rows{place}") or 0,
+                    **{name: TIME_MIN if top is None else top for name, top in times.items()},
+                },
+                "late": counted.get(f"late{place}") or 0,
+                "no_time": counted.get(f"no_time{place}") or 0,
+            }
+        return seen
+
+    def _count_uses(self) -> Counter[str]:
+        """How often the micro-batch and each operator's results are needed in this epoch."""
+        uses: Counter[str] = Counter()
+        sinks = [sink for sink in self._engine._sinks if sink.emits == "results"]
+        for join in self._engine.joins:
+            into = self._layout.into(join)
+            uses["batch"] += any(branch.from_source for branch in into)
+            for branch in into:
+                if isinstance(branch.edge.root, JoinNode):
+                    uses[branch.edge.root.name] += 1
+        for sink in sinks:
+            for edge in edges(sink.node):
+                uses[edge.root.name if isinstance(edge.root, JoinNode) else "batch"] += 1
+        return uses
+
+    def _keep(self, rows: DataFrame) -> DataFrame:
+        self._kept.append(rows.persist())
+        return rows
+
+
+def _report(records: Sequence[Mapping[str, Any]], states: Sequence[State]) -> OperatorReport:
+    pages = [page for state in states for page in state.pages]
+    return OperatorReport(
+        rows_in=sum(record["rows_in"] for record in records),
+        rows_out=sum(record["rows_out"] for record in records),
+        state_rows=sum(page.rows for page in pages),
+        state_bytes=sum(page.nbytes for page in pages),
+        pages=len(pages),
+        seconds=sum(sum(record["seconds"].values()) for record in records),
+        peak_memory=max(record["peak"] for record in records),
+    )
+
+
+def _streams(branch: Branch) -> bool:
+    return isinstance(branch.edge.root, SourceNode) and branch.edge.root.data.isStreaming
+
+
+def _is_static(branch: Branch) -> bool:
+    return isinstance(branch.edge.root, SourceNode) and not branch.edge.root.data.isStreaming
+
+
+def _union(parts: Sequence[DataFrame], by_name: bool = False) -> DataFrame:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.unionByName(part, allowMissingColumns=True) if by_name else whole.union(part)
+    return whole

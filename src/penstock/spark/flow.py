@@ -1,0 +1,268 @@
+"""Flows on Spark: one Structured Streaming query over all the sources, an epoch per micro-batch."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from penstock.core import errors
+from penstock.core.budget import show_bytes
+from penstock.core.durations import Duration
+from penstock.core.errors import CheckpointError, ConfigError, FlowError, PenstockError
+from penstock.flow.explain import explain
+from penstock.flow.flow import Flow
+from penstock.flow.graph import Node, SelectNode
+from penstock.flow.report import EpochReport, Report
+from penstock.spark.branches import Schemas, select
+from penstock.spark.epoch import Engine
+from penstock.spark.types import arrow_columns
+from penstock.storage.versioned import Checkpoint
+
+log = logging.getLogger("penstock")
+
+_SMALLEST_SHARE = 1_000_000
+"""Bytes a task needs at least: one page of arrivals and one chunk of output."""
+
+_BATCH_ROWS = 1 << 16
+"""Rows in one Arrow batch between the JVM and Python at most: larger ones gain nothing."""
+
+_DEFAULT_TRIGGER = "1 s"
+"""How often an epoch begins where the user does not say; a heartbeat fills those without data."""
+
+
+class SparkFlow(Flow):
+    """A flow on Spark. `memory` is for all of its operators' tasks together, over the whole cluster.
+
+    `checkpoint` is a folder (a path or a URI) that holds the flow's state; a flow started again on it goes on where it
+    was, on any number of cores.
+
+        flow = pk.Flow(spark, checkpoint="/data/paid", memory="512 MB")
+        orders = flow.source(spark.readStream…, time="ts", progress=pk.bounded_delay("30 s"))
+    """
+
+    def __init__(self, spark: SparkSession, checkpoint: str, memory: str | int) -> None:
+        super().__init__(memory)
+        self.spark = spark
+        self.checkpoint = str(checkpoint)
+        self._schemas = Schemas()
+        slots = max(1, spark.sparkContext.defaultParallelism)
+        if self.memory // slots < _SMALLEST_SHARE:
+            raise ConfigError(
+                f"memory={memory!r} over {slots} tasks at a time leaves {show_bytes(self.memory // slots)} each, "
+                f"too small for one page. Write at least memory='{_SMALLEST_SHARE * slots // 10**6} MB'."
+            )
+
+    def start(self, trigger: str | None = None) -> SparkQuery:
+        """Start, and go on until stopped. An epoch begins every `trigger` (every second), with data or without."""
+        query = self._query()
+        every = Duration.of(trigger or _DEFAULT_TRIGGER, "trigger").on("microseconds", "trigger")
+        query._start(processingTime=f"{every // 1000} milliseconds")
+        return query
+
+    def run(self, *, end: bool = True) -> SparkQuery:
+        """Run over everything that is there now. With `end`, then end the streams: all that was held back comes out.
+
+        An ended flow refuses to start again on its checkpoint; ``run(end=False)`` leaves it open.
+        """
+        query = self._query()
+        query._run(end)
+        return query
+
+    def _query(self) -> SparkQuery:
+        self._check_ready()
+        _use_this_python()
+        checkpoint = Checkpoint(self.checkpoint)
+        checkpoint.claim(self._fingerprint())
+        engine = Engine(self.spark, self._sinks, checkpoint, self.memory)
+        if engine.ledger.ended:
+            raise CheckpointError(
+                f"The streams of checkpoint {self.checkpoint} have ended: run() drained them and closed their windows, "
+                f"so later rows could not be joined exactly. Start with a new checkpoint folder, or leave streams open "
+                f"with run(end=False)."
+            )
+        checkpoint.check(engine.ledger)
+        checkpoint.vacuum()
+        return SparkQuery(self, engine)
+
+    def _fingerprint(self) -> dict[str, Any]:
+        """What the checkpoint's state depends on: sources, and operators with what they were asked to do."""
+        engine_sources = {
+            node.name: {
+                "columns": {f.name: f.dataType.simpleString() for f in self._schemas.of(node)},
+                "time": node.time,
+            }
+            for node in self._sources
+        }
+        operators = {node.name: _config(node) for node in _joins(self)}
+        return {"sources": engine_sources, "operators": operators}
+
+    def _columns_of(self, data: Any) -> pa.Schema:
+        if not hasattr(data, "isStreaming"):
+            raise ConfigError(
+                f"A Spark flow reads DataFrames, but this source is a {type(data).__name__}. "
+                f"Give spark.readStream…, any batch DataFrame, or use pk.LocalFlow for Arrow tables."
+            )
+        return arrow_columns(data.schema)
+
+    def _columns_after_select(self, node: Node, expressions: Sequence[Any]) -> pa.Schema:
+        trial = SelectNode(columns=node.columns, time=None, unit=node.unit, input=node, expressions=tuple(expressions))
+        return arrow_columns(_analysed(lambda: select(self._empty(node), trial), expressions).schema)
+
+    def _check_where(self, node: Node, condition: Any) -> None:
+        _analysed(lambda: self._empty(node).where(condition), [condition])
+
+    def _empty(self, node: Node) -> DataFrame:
+        return self.spark.createDataFrame([], self._schemas.of(node))
+
+
+class SparkQuery:
+    """A flow that has been started on Spark."""
+
+    def __init__(self, flow: SparkFlow, engine: Engine) -> None:
+        self._flow = flow
+        self._engine = engine
+        self._reports: list[EpochReport] = []
+        self._query: StreamingQuery | None = None
+        self._failure: BaseException | None = None
+
+    def stop(self) -> None:
+        """Stop after the epoch that runs now; the flow can be started again from its checkpoint."""
+        if self._query is not None:
+            self._query.stop()
+
+    def await_end(self, timeout: float | None = None) -> bool:
+        """Wait until the query has stopped, at most `timeout` seconds; raise what it failed of. True if it has."""
+        if self._query is None:
+            return True
+        try:
+            done = self._query.awaitTermination(timeout) if timeout is not None else self._query.awaitTermination()
+        except Exception as failure:
+            raise self._cause(failure) from failure
+        return done is not False
+
+    def explain(self) -> str:
+        """Print, and give back, the plan: what each operator does, by which method and why, and what was measured."""
+        engine = self._engine
+        text = explain(self._flow._sinks, self.progress(), self._flow.memory, engine.slots, "On Spark")
+        print(text)
+        return text
+
+    def progress(self) -> Report:
+        """What the epochs since this start measured."""
+        return Report(tuple(self._reports))
+
+    def _start(self, **trigger: Any) -> None:
+        self._refuse_unfinished_end()
+        writer = self._engine.stream().writeStream.foreachBatch(self._epoch)
+        spark_checkpoint = f"{self._flow.checkpoint.rstrip('/')}/spark"
+        self._query = writer.option("checkpointLocation", spark_checkpoint).trigger(**trigger).start()
+
+    def _run(self, end: bool) -> None:
+        unfinished = self._engine._checkpoint.planned(self._engine.ledger.epoch + 1)
+        if unfinished is None or not unfinished.end:
+            self._start(availableNow=True)
+            self.await_end()
+        if end:
+            try:
+                self._one(None, self._engine.ledger.epoch + 1, end=True)
+            except Exception as failure:
+                raise self._cause(failure) from failure
+
+    def _refuse_unfinished_end(self) -> None:
+        planned = self._engine._checkpoint.planned(self._engine.ledger.epoch + 1)
+        if planned is not None and planned.end:
+            raise FlowError("This flow was ending when it was interrupted. Call run() to let it end.")
+
+    def _epoch(self, batch: DataFrame, epoch: int) -> None:
+        try:
+            self._one(batch, epoch)
+        except BaseException as failure:
+            self._failure = failure
+            raise
+
+    def _one(self, batch: DataFrame | None, epoch: int, end: bool = False) -> None:
+        session = self._flow.spark if batch is None else batch.sparkSession
+        restore = _prepare(session, self._arrow_rows())
+        try:
+            report = self._engine.run(batch, epoch, end)
+        finally:
+            _restore(session, restore)
+        if report is not None:
+            self._reports.append(report)
+            log.info("%s", report)
+
+    def _arrow_rows(self) -> int:
+        """Rows per Arrow batch, so that a batch is a small part of a task's share."""
+        width = 8 * (len(self._engine.layout.lanes) + 4)
+        share = self._flow.memory // self._engine.slots
+        return max(256, min(_BATCH_ROWS, share // 24 // width))
+
+    def _cause(self, failure: BaseException) -> BaseException:
+        """What the query failed of, as penstock said it: Spark wraps it in a report of its own."""
+        if isinstance(self._failure, PenstockError):
+            return self._failure
+        said = re.findall(r"penstock\.core\.errors\.(\w+): (.+)", f"{self._failure}\n{failure}")
+        for family, message in said:
+            kind = getattr(errors, family, None)
+            if isinstance(kind, type) and issubclass(kind, PenstockError):
+                return kind(message.strip())
+        return failure
+
+
+def _prepare(session: SparkSession, rows: int) -> dict[str, str | None]:
+    """Set what epochs need on the query's own session; give back what was there."""
+    wanted = {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(rows),
+    }
+    before = {name: session.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
+        session.conf.set(name, value)
+    return before
+
+
+def _restore(session: SparkSession, before: Mapping[str, str | None]) -> None:
+    for name, value in before.items():
+        if value is None:
+            session.conf.unset(name)
+        else:
+            session.conf.set(name, value)
+
+
+def _use_this_python() -> None:
+    """Workers otherwise take the system's Python, which may not have penstock."""
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        os.environ.setdefault(name, sys.executable)
+
+
+def _analysed(build: Any, written: Sequence[Any]) -> DataFrame:
+    try:
+        return build()  # type: ignore[no-any-return]
+    except Exception as error:
+        shown = ", ".join(map(str, written))
+        raise ConfigError(f"{shown!r} cannot be computed from this stream: {str(error).splitlines()[0]}") from error
+
+
+def _config(node: Any) -> dict[str, Any]:
+    config = asdict(node.config)
+    config["within"] = str(node.config.within)
+    config["types"] = [{f.name: str(f.type) for f in types.columns} for types in node.types]
+    return config
+
+
+def _joins(flow: SparkFlow) -> list[Any]:
+    from penstock.flow.graph import joins_of
+
+    return joins_of(*flow._roots)
+
+
+__all__ = ["FlowError", "SparkFlow", "SparkQuery"]

@@ -1,0 +1,81 @@
+"""Sinks on Spark: each takes an epoch's DataFrame whole, before the epoch is committed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as sf
+
+from penstock.flow.sinks import ConsoleSink, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
+
+
+def deliver(sink: Sink, rows: DataFrame, epoch: int) -> None:
+    """Hand an epoch's rows to a sink. A rerun of the epoch comes here again with the same rows."""
+    if isinstance(sink, ParquetSink):
+        _parquet(sink, rows, epoch)
+    elif isinstance(sink, FormatSink):
+        rows.write.format(sink.name).mode("append").options(**sink.options).save()
+    elif isinstance(sink, MemorySink):
+        sink.epochs[epoch] = rows.toArrow().cast(sink_columns(sink, rows))
+    elif isinstance(sink, ConsoleSink):
+        _console(sink, rows, epoch)
+    elif isinstance(sink, ForeachSink):
+        _whole(rows, lambda: sink.function(rows, epoch))
+    else:
+        raise TypeError(sink)
+
+
+def sink_columns(sink: Sink, rows: DataFrame) -> Any:
+    """The Arrow columns of a memory sink: the stream's own, whatever zone the session has."""
+    from penstock.spark.types import arrow_columns
+
+    return arrow_columns(rows.schema)
+
+
+def _parquet(sink: ParquetSink, rows: DataFrame, epoch: int) -> None:
+    """Write beside, then rename. An epoch without rows leaves no folder, but the first leaves the schema."""
+    count = Observation()
+    folder = _Folder(rows.sparkSession, sink.path)
+    staging, final = f"{sink.path}/_staging/epoch={epoch}", f"{sink.path}/epoch={epoch}"
+    rows.observe(count, sf.count(sf.lit(1)).alias("rows")).write.mode("overwrite").parquet(staging)
+    folder.delete(final)
+    if count.get["rows"] or epoch == 0:
+        folder.rename(staging, final)
+    else:
+        folder.delete(staging)
+
+
+def _console(sink: ConsoleSink, rows: DataFrame, epoch: int) -> None:
+    def show() -> None:
+        if not rows.isEmpty():
+            print(f"-- epoch {epoch}")
+            rows.show(sink.rows, truncate=False)
+
+    _whole(rows, show)
+
+
+def _whole(rows: DataFrame, use: Any) -> None:
+    """Compute all of an epoch's rows before somebody looks at a part of them: operators must run to their end."""
+    rows.persist()
+    try:
+        rows.write.format("noop").mode("overwrite").save()
+        use()
+    finally:
+        rows.unpersist()
+
+
+class _Folder:
+    """Renames and deletes on whatever file system Spark itself writes to."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._path = spark._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr]
+        configuration = spark._jsc.hadoopConfiguration()
+        self._files = self._path(path).getFileSystem(configuration)
+
+    def delete(self, path: str) -> None:
+        self._files.delete(self._path(path), True)
+
+    def rename(self, source: str, target: str) -> None:
+        if not self._files.rename(self._path(source), self._path(target)):
+            raise OSError(f"{source} could not be renamed to {target}.")

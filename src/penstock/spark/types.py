@@ -1,0 +1,81 @@
+"""Spark's types and expressions for what penstock means: event time as a long, shards of a hash, Arrow schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+from pyspark.sql import types as st
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+
+from penstock.core.errors import ConfigError
+
+
+def arrow_columns(schema: st.StructType) -> pa.Schema:
+    """A DataFrame's columns as Arrow's; zoned timestamps are UTC."""
+    if len(set(schema.names)) < len(schema.names):
+        twice = next(name for name in schema.names if schema.names.count(name) > 1)
+        raise ConfigError(f"Column {twice!r} is there twice. Rename one of them before flow.source(…).")
+    for field in schema:
+        if isinstance(field.dataType, st.StringType) and field.dataType.collation not in (None, "UTF8_BINARY"):
+            raise ConfigError(
+                f"Column {field.name!r} has the collation {field.dataType.collation}; penstock compares bytes. "
+                f"Select CAST({field.name} AS STRING COLLATE UTF8_BINARY) first."
+            )
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except Exception as error:
+        raise ConfigError(f"These columns cannot travel as Arrow: {error}. Cast or leave them out.") from error
+
+
+def spark_type(kind: pa.DataType) -> st.DataType:
+    """The Spark type of an Arrow type."""
+    return from_arrow_type(kind, prefer_timestamp_ntz=True)
+
+
+def time_as_long(column: Column, kind: st.DataType) -> Column:
+    """Event time as a long, computed natively; no zone can shift it."""
+    if isinstance(kind, st.TimestampType):
+        return sf.unix_micros(column)
+    if isinstance(kind, st.TimestampNTZType):
+        epoch = sf.expr("timestamp_ntz '1970-01-01 00:00:00'")
+        return sf.timestamp_diff("MICROSECOND", epoch, column)
+    if isinstance(kind, st.DateType):
+        return sf.unix_date(column).cast("long")
+    return column.cast("long")
+
+
+def time_from_long(column: Column, kind: st.DataType) -> Column:
+    """The inverse of `time_as_long`."""
+    if isinstance(kind, st.TimestampType):
+        return sf.timestamp_micros(column)
+    if isinstance(kind, st.TimestampNTZType):
+        return sf.timestamp_add("MICROSECOND", column, sf.expr("timestamp_ntz '1970-01-01 00:00:00'"))
+    if isinstance(kind, st.DateType):
+        return sf.date_from_unix_date(column.cast("int"))
+    return column.cast(kind)
+
+
+def shard_of(hash_column: str, shards: int) -> Column:
+    """The shard of a hash: the same rule as `kernels.route.shard_of`."""
+    upper = sf.shiftrightunsigned(hash_column, 32)
+    return sf.shiftright(upper * sf.lit(shards).cast("long"), 32).cast("int")
+
+
+def any_null(columns: Sequence[str]) -> Column:
+    """Whether any of the columns is null."""
+    condition = sf.col(_quoted(columns[0])).isNull()
+    for name in columns[1:]:
+        condition = condition | sf.col(_quoted(name)).isNull()
+    return condition
+
+
+def col(name: str) -> Column:
+    """A column by its exact name, dots and all."""
+    return sf.col(_quoted(name))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
