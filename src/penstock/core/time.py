@@ -89,8 +89,7 @@ def show_time(time: Time, unit: TimeUnit) -> str:
         return "end"
     if unit == "ticks":
         return str(time)
-    step = "us" if unit == "microseconds" else "D"
-    moment = np.datetime64(time, step)
+    moment = np.datetime64(time, "us") if unit == "microseconds" else np.datetime64(time, "D")
     text = str(moment).replace("T", " ")
     return text.rstrip("0").rstrip(".") if "." in text else text
 

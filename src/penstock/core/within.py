@@ -7,7 +7,7 @@ follows from it: whom to probe, when a row is dead, and which results can still 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import numpy as np
@@ -111,7 +111,7 @@ class Tumbling:
     """
 
     size: Duration
-    origin: Duration = Duration(0)
+    origin: Duration = field(default_factory=lambda: Duration(0))
 
     def __post_init__(self) -> None:
         if self.size.amount <= 0:

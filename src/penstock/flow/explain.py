@@ -48,7 +48,7 @@ def _describe(node: Node, report: Report) -> list[str]:
 
 def _describe_join(node: JoinNode) -> list[str]:
     config = node.config
-    on = ", ".join(l if l == r else f"{l} = {r}" for l, r in config.on)
+    on = ", ".join(left if left == right else f"{left} = {right}" for left, right in config.on)
     lines = [
         f"{node.name}: {config.how} join on {on} within {config.within}, time of results: {config.time}",
         f"  method oa ({_METHODS['oa']})",

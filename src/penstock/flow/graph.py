@@ -103,7 +103,7 @@ class JoinNode(Node):
     def sides(self) -> tuple[dict[str, str], dict[str, str]]:
         """What `where` may call each side's columns, and the columns of the results they are."""
         shown = {(c.port, c.column): c.name for c in self.config.columns(self.types)}
-        shown |= {(RIGHT, r): l for l, r in self.config.on if l == r}
+        shown |= {(RIGHT, right): left for left, right in self.config.on if left == right}
         both = tuple({name: shown[port, name] for name in self.types[port].columns.names} for port in (LEFT, RIGHT))
         return both[0], both[1]
 

@@ -303,8 +303,8 @@ def _row_types(left: Node, right: Node, keys: tuple[tuple[str, str], ...]) -> tu
             place = columns[port].get_field_index(pair[port])
             columns[port] = columns[port].set(place, columns[port].field(place).with_type(kind))
     return (
-        RowType(columns[LEFT], tuple(l for l, _ in keys), left.time),
-        RowType(columns[RIGHT], tuple(r for _, r in keys), right.time),
+        RowType(columns[LEFT], tuple(ours for ours, _ in keys), left.time),
+        RowType(columns[RIGHT], tuple(theirs for _, theirs in keys), right.time),
     )
 
 

@@ -38,9 +38,7 @@ def _hash(column: pa.Array) -> Hashes:
         values = hash_keys(fields) if fields else np.zeros(len(column), np.uint64)
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         values = _hash_runs(_hash(column.flatten()), _sizes(pc.list_value_length(column)))
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        values = _hash_bytes(column.cast(pa.large_binary()))
-    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind):
         values = _hash_bytes(column.cast(pa.large_binary()))
     elif pa.types.is_floating(kind):
         floats = pc.fill_null(column.cast(pa.float64()), fill_value=0.0).to_numpy(zero_copy_only=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
@@ -69,6 +69,13 @@ class Layout:
     branches: tuple[Branch, ...]
     lanes: tuple[st.DataType, ...]
 
+    @property
+    def columns(self) -> list[tuple[str, Any]]:
+        """The columns of the tagged union; the mark is there only if a source has punctuation."""
+        marked = any(_marked(branch) for branch in self.branches)
+        leading = [(TAG, "byte"), (HASH, "long"), (TIME, "long"), *([(MARK, "long")] if marked else [])]
+        return [*leading, *((lane_name(place), kind) for place, kind in enumerate(self.lanes))]
+
     def into(self, join: JoinNode) -> list[Branch]:
         """The branches that enter an operator."""
         return [branch for branch in self.branches if branch.join is join]
@@ -101,10 +108,10 @@ class Schemas:
 
     def _derive(self, node: Node) -> st.StructType:
         if isinstance(node, SourceNode):
-            return node.data.schema  # type: ignore[no-any-return]
+            return node.data.schema
         if isinstance(node, SelectNode):
             empty = sources_of(node)[0].data.sparkSession.createDataFrame([], self.of(node.input))
-            return select(empty, node).schema  # type: ignore[no-any-return]
+            return select(empty, node).schema
         if isinstance(node, JoinNode):
             return st.StructType(list(self._join_fields(node)))
         return self.of(node.inputs[0])
@@ -171,18 +178,21 @@ def edges(node: Node) -> list[Edge]:
 def tagged(branch: Branch, layout: Layout, rows: DataFrame, schemas: Schemas) -> DataFrame:
     """A branch's rows, with steps applied, in the columns of the tagged union."""
     rows = through(branch.edge, rows)
-    by_lane = dict(zip(branch.lanes, branch.shipped, strict=True))
-    lanes = [
-        _shipped(branch, by_lane[lane], kind, schemas) if lane in by_lane else sf.lit(None).cast(kind)
-        for lane, kind in enumerate(layout.lanes)
-    ]
-    return rows.select(
-        sf.lit(branch.tag).cast("byte").alias(TAG),
-        _hash(branch, schemas).alias(HASH),
-        col(TIME).alias(TIME),
-        (col(MARK) if MARK in rows.columns else sf.lit(None).cast("long")).alias(MARK),
-        *(lane.alias(lane_name(place)) for place, lane in enumerate(lanes)),
-    )
+    by_lane = {lane_name(lane): name for lane, name in zip(branch.lanes, branch.shipped, strict=True)}
+    columns: list[Column] = []
+    for name, kind in layout.columns:
+        if name == TAG:
+            column = sf.lit(branch.tag).cast(kind)
+        elif name == HASH:
+            column = _hash(branch, schemas)
+        elif name in by_lane:
+            column = _shipped(branch, by_lane[name], kind, schemas)
+        elif name == TIME or (name == MARK and MARK in rows.columns):
+            column = col(name)
+        else:
+            column = sf.lit(None).cast(kind)
+        columns.append(column.alias(name))
+    return rows.select(*columns)
 
 
 def through(edge: Edge, rows: DataFrame) -> DataFrame:
@@ -253,6 +263,10 @@ def _hash(branch: Branch, schemas: Schemas) -> Column:
     cast = [_shipped(branch, key, schemas.in_port(branch.join, branch.port, key), schemas) for key in keys]
     keeps = branch.join.config.how in (KEEPS_LEFT if branch.port == LEFT else KEEPS_RIGHT)
     return sf.when(any_null(keys), sf.xxhash64(TIME) if keeps else None).otherwise(sf.xxhash64(*cast))
+
+
+def _marked(branch: Branch) -> bool:
+    return isinstance(branch.edge.root, SourceNode) and isinstance(branch.edge.root.progress, Punctuated)
 
 
 def _is_raw(branch: Branch) -> bool:

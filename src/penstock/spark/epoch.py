@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
 from penstock.core.operator import State
-from penstock.core.progress import Seen, Track, follow, wake
+from penstock.core.progress import Punctuated, Seen, Track, follow, wake
 from penstock.core.rows import HASH, TIME
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, show_time
 from penstock.flow.graph import JoinNode, Node, SourceNode, joins_of, sources_of
@@ -39,18 +39,21 @@ from penstock.spark.branches import (
 )
 from penstock.spark.shard import Inlet, PortBounds, ShardTask
 from penstock.spark.sinks import deliver
-from penstock.spark.types import col, shard_of, time_as_long
+from penstock.spark.types import col, long, shard_of, time_as_long
 from penstock.storage.versioned import Checkpoint, Ledger, Plan, next_ledger, state_from_json
 
 
 class Engine:
     """Runs the epochs of one flow against one checkpoint."""
 
-    def __init__(self, spark: SparkSession, sinks: Sequence[Sink], checkpoint: Checkpoint, memory: int) -> None:
+    def __init__(
+        self, spark: SparkSession, sinks: Sequence[Sink], checkpoint: Checkpoint, memory: int, shards: int | None
+    ) -> None:
         self._spark = spark
         self._sinks = sinks
         self._checkpoint = checkpoint
         self._memory = memory
+        self._shards = shards
         roots = [sink.node for sink in sinks]
         self.sources = sources_of(*roots)
         self.joins = joins_of(*roots)
@@ -63,7 +66,7 @@ class Engine:
     @property
     def slots(self) -> int:
         """How many tasks run at a time."""
-        return max(1, self._spark.sparkContext.defaultParallelism)
+        return max(1, int(self._spark.sparkContext.defaultParallelism))
 
     def stream(self) -> DataFrame:
         """The streaming sources' rows, tagged, and a heartbeat that keeps epochs coming when they are silent."""
@@ -78,7 +81,8 @@ class Engine:
         planned = self._checkpoint.planned(epoch)
         if planned is not None:
             return planned
-        plan = Plan(epoch, now, self.slots, self._tracks(now, end), static=not self.ledger.static, end=end)
+        shards = self._shards or self.slots
+        plan = Plan(epoch, now, shards, self._tracks(now, end), static=not self.ledger.static, end=end)
         self._checkpoint.plan(plan)
         return plan
 
@@ -109,9 +113,7 @@ class Engine:
         return tagged(branch, self.layout, with_time(branch.edge.root), self.schemas)
 
     def _empty_columns(self) -> list[Column]:
-        kinds = [(TAG, "byte"), (HASH, "long"), (TIME, "long"), (MARK, "long")]
-        lanes = [(lane_name(place), kind) for place, kind in enumerate(self.layout.lanes)]
-        return [sf.lit(None).cast(kind).alias(name) for name, kind in [*kinds, *lanes]]
+        return [sf.lit(None).cast(kind).alias(name) for name, kind in self.layout.columns]
 
     def _tracks(self, now: int, end: bool) -> dict[str, Track]:
         """How far the sources are once the epoch's rows are in: what earlier epochs showed, and the clock."""
@@ -220,7 +222,7 @@ class _EpochWork:
         branch = self._layout.raw(source)
         if branch is None:
             raise TypeError(source)
-        late = rows.where(col(TIME).isNull() | (col(TIME) < self._threshold(source)))
+        late = rows.where(f"{TIME} IS NULL OR {TIME} < {self._threshold(source)}")
         return untagged(branch, late, self._engine.schemas).withColumns(
             {
                 "late_source": sf.lit(source.name),
@@ -255,9 +257,9 @@ class _EpochWork:
         for branch in into:
             if isinstance(branch.edge.root, JoinNode):
                 results = self._timed(branch.edge.root, rows)
-                parts.append(tagged(branch, self._layout, results, engine.schemas).where(col(HASH).isNotNull()))
+                parts.append(tagged(branch, self._layout, results, engine.schemas).where(f"{HASH} IS NOT NULL"))
         lanes = sorted({lane for branch in into for lane in branch.lanes})
-        needed = [TAG, HASH, TIME, MARK, *map(lane_name, lanes)]
+        needed = [TAG, HASH, TIME, *map(lane_name, lanes)]
         place = {lane: number for number, lane in enumerate(lanes)}
         task = ShardTask(
             operator=join.name,
@@ -267,12 +269,15 @@ class _EpochWork:
             ports=(self._port(join, 0), self._port(join, 1)),
             states=engine.ledger.states.get(join.name, ()),
             shards=plan.shards,
-            share=engine._memory // plan.shards,
+            share=engine._memory // engine.slots,
             checkpoint=engine._checkpoint.uri,
             epoch=plan.epoch,
             attempt=self.attempt,
         )
-        routed = _union(parts).select(*needed).repartitionById(plan.shards, shard_of(HASH, plan.shards))
+        arriving = _union(parts)
+        if needed != arriving.columns:
+            arriving = arriving.select(*needed)
+        routed = arriving.repartitionById(plan.shards, sf.expr(shard_of(HASH, plan.shards)))
         return routed.mapInArrow(task, engine.schemas.of(join))
 
     def _port(self, join: JoinNode, port: int) -> PortBounds:
@@ -302,34 +307,30 @@ class _EpochWork:
 
     def _in_time(self, branches: Sequence[Branch], rows: DataFrame) -> DataFrame:
         """The rows of some branches that are not late, and have a key if they need one."""
-        condition: Column | None = None
-        for branch in branches:
-            root = branch.edge.root
-            if isinstance(root, SourceNode):
-                ours = (col(TAG) == branch.tag) & (col(TIME) >= self._threshold(root))
-                condition = ours if condition is None else condition | ours
-        if condition is None:
-            raise TypeError(branches)
-        return rows.where(condition & col(HASH).isNotNull() if branches[0].join is not None else condition)
+        ours = [f"({TAG} = {branch.tag} AND {TIME} >= {self._threshold(branch.edge.root)})" for branch in branches]
+        keyed = f" AND {HASH} IS NOT NULL" if branches[0].join is not None else ""
+        return rows.where(f"({' OR '.join(ours)}){keyed}")
 
-    def _threshold(self, source: SourceNode) -> Column:
-        """The bound that the source had when the epoch began: rows first, then bounds."""
-        return sf.lit(self._engine.ledger.tracks.get(source.name, Track()).bound).cast("long")
+    def _threshold(self, source: Node) -> str:
+        """The bound that a source had when the epoch began, as SQL: rows first, then bounds."""
+        if not isinstance(source, SourceNode):
+            raise TypeError(source)
+        return long(self._engine.ledger.tracks.get(source.name, Track()).bound)
 
     def _counters(self) -> list[Column]:
         """What to count of each source while its rows pass: those in time, late, without time, and how far they go."""
         counters = []
         for place, source in enumerate(self._engine.sources):
-            ours = col(TAG) == self._layout.witness(source).tag
-            late = col(TIME) < self._threshold(source)
+            ours, bound = f"{TAG} = {self._layout.witness(source).tag}", self._threshold(source)
             counters += [
-                sf.count_if(ours & ~late).alias(f"rows{place}"),
-                sf.count_if(ours & late).alias(f"late{place}"),
-                sf.count_if(ours & col(TIME).isNull()).alias(f"no_time{place}"),
-                sf.max(sf.when(ours, col(TIME))).alias(f"max_time{place}"),
-                sf.max(sf.when(ours, col(MARK))).alias(f"mark{place}"),
+                f"count_if({ours} AND {TIME} >= {bound}) AS rows{place}",
+                f"count_if({ours} AND {TIME} < {bound}) AS late{place}",
+                f"count_if({ours} AND {TIME} IS NULL) AS no_time{place}",
+                f"max(CASE WHEN {ours} THEN {TIME} END) AS max_time{place}",
             ]
-        return counters
+            if isinstance(source.progress, Punctuated):
+                counters.append(f"max(CASE WHEN {ours} THEN {MARK} END) AS mark{place}")
+        return [sf.expr(counter) for counter in counters]
 
     def _seen(self, counted: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         seen = {}

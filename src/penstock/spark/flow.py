@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -20,7 +20,7 @@ from penstock.core.durations import Duration
 from penstock.core.errors import CheckpointError, ConfigError, FlowError, PenstockError
 from penstock.flow.explain import explain
 from penstock.flow.flow import Flow
-from penstock.flow.graph import Node, SelectNode
+from penstock.flow.graph import JoinNode, Node, SelectNode, joins_of
 from penstock.flow.report import EpochReport, Report
 from penstock.spark.branches import Schemas, select
 from penstock.spark.epoch import Engine
@@ -43,14 +43,17 @@ class SparkFlow(Flow):
     """A flow on Spark. `memory` is for all of its operators' tasks together, over the whole cluster.
 
     `checkpoint` is a folder (a path or a URI) that holds the flow's state; a flow started again on it goes on where it
-    was, on any number of cores.
+    was, on any number of cores. `shards` is the number of tasks per operator: one per core, unless given.
 
         flow = pk.Flow(spark, checkpoint="/data/paid", memory="512 MB")
         orders = flow.source(spark.readStream…, time="ts", progress=pk.bounded_delay("30 s"))
     """
 
-    def __init__(self, spark: SparkSession, checkpoint: str, memory: str | int) -> None:
+    def __init__(self, spark: SparkSession, checkpoint: str, memory: str | int, shards: int | None = None) -> None:
         super().__init__(memory)
+        if shards is not None and shards < 1:
+            raise ConfigError(f"shards={shards} leaves no task to run. Leave it out for one per core.")
+        self.shards = shards
         self.spark = spark
         self.checkpoint = str(checkpoint)
         self._schemas = Schemas()
@@ -82,7 +85,7 @@ class SparkFlow(Flow):
         _use_this_python()
         checkpoint = Checkpoint(self.checkpoint)
         checkpoint.claim(self._fingerprint())
-        engine = Engine(self.spark, self._sinks, checkpoint, self.memory)
+        engine = Engine(self.spark, self._sinks, checkpoint, self.memory, self.shards)
         if engine.ledger.ended:
             raise CheckpointError(
                 f"The streams of checkpoint {self.checkpoint} have ended: run() drained them and closed their windows, "
@@ -95,15 +98,15 @@ class SparkFlow(Flow):
 
     def _fingerprint(self) -> dict[str, Any]:
         """What the checkpoint's state depends on: sources, and operators with what they were asked to do."""
-        engine_sources = {
+        sources = {
             node.name: {
                 "columns": {f.name: f.dataType.simpleString() for f in self._schemas.of(node)},
                 "time": node.time,
             }
             for node in self._sources
         }
-        operators = {node.name: _config(node) for node in _joins(self)}
-        return {"sources": engine_sources, "operators": operators}
+        operators = {node.name: _config(node) for node in joins_of(*self._roots)}
+        return {"sources": sources, "operators": operators}
 
     def _columns_of(self, data: Any) -> pa.Schema:
         if not hasattr(data, "isStreaming"):
@@ -244,25 +247,16 @@ def _use_this_python() -> None:
         os.environ.setdefault(name, sys.executable)
 
 
-def _analysed(build: Any, written: Sequence[Any]) -> DataFrame:
+def _analysed(build: Callable[[], DataFrame], written: Sequence[Any]) -> DataFrame:
     try:
-        return build()  # type: ignore[no-any-return]
+        return build()
     except Exception as error:
         shown = ", ".join(map(str, written))
         raise ConfigError(f"{shown!r} cannot be computed from this stream: {str(error).splitlines()[0]}") from error
 
 
-def _config(node: Any) -> dict[str, Any]:
+def _config(node: JoinNode) -> dict[str, Any]:
     config = asdict(node.config)
     config["within"] = str(node.config.within)
     config["types"] = [{f.name: str(f.type) for f in types.columns} for types in node.types]
     return config
-
-
-def _joins(flow: SparkFlow) -> list[Any]:
-    from penstock.flow.graph import joins_of
-
-    return joins_of(*flow._roots)
-
-
-__all__ = ["FlowError", "SparkFlow", "SparkQuery"]

@@ -120,7 +120,11 @@ class ShardTask:
     def _entering(self, inlet: Inlet, piece: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of one inlet, in the columns its port expects; the types differ at most in a zone's name."""
         schema = self.types[inlet.port].inside
-        columns = [piece.column(1).view(pa.uint64()), piece.column(2), *(piece.column(4 + l) for l in inlet.lanes)]
+        columns = [
+            piece.column(1).view(pa.uint64()),
+            piece.column(2),
+            *(piece.column(3 + lane) for lane in inlet.lanes),
+        ]
         cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)]
         rows = pa.RecordBatch.from_arrays(cast, schema=schema)
         if len(self.inlets) == 1:

@@ -69,7 +69,7 @@ class _Folder:
     """Renames and deletes on whatever file system Spark itself writes to."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        self._path = spark._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr]
+        self._path = spark._jvm.org.apache.hadoop.fs.Path
         configuration = spark._jsc.hadoopConfiguration()
         self._files = self._path(path).getFileSystem(configuration)
 

@@ -58,10 +58,22 @@ def time_from_long(column: Column, kind: st.DataType) -> Column:
     return column.cast(kind)
 
 
-def shard_of(hash_column: str, shards: int) -> Column:
-    """The shard of a hash: the same rule as `kernels.route.shard_of`."""
-    upper = sf.shiftrightunsigned(hash_column, 32)
-    return sf.shiftright(upper * sf.lit(shards).cast("long"), 32).cast("int")
+def shard_of(hash_column: str, shards: int) -> str:
+    """The shard of a hash, as SQL: the same rule as `kernels.route.shard_of`.
+
+    >>> shard_of("h", 2)
+    'CAST(shiftright(shiftrightunsigned(h, 32) * 2L, 32) AS INT)'
+    """
+    return f"CAST(shiftright(shiftrightunsigned({hash_column}, 32) * {shards}L, 32) AS INT)"
+
+
+def long(value: int) -> str:
+    """A long as SQL; the smallest one has no literal of its own.
+
+    >>> long(5), long(-(2**63))
+    ('5L', '(-9223372036854775807L - 1L)')
+    """
+    return f"{value}L" if value > -(2**63) else "(-9223372036854775807L - 1L)"
 
 
 def any_null(columns: Sequence[str]) -> Column:

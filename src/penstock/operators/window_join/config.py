@@ -90,7 +90,7 @@ class WindowJoin:
     def columns(self, inputs: tuple[RowType, ...]) -> tuple[OutputColumn, ...]:
         """Where each column of the results comes from."""
         left, right = inputs
-        twins = {r: l for l, r in self.on if l == r}
+        twins = {ours for ours, theirs in self.on if ours == theirs}
         columns = [OutputColumn(name, LEFT, name, twin=name if name in twins else None) for name in left.columns.names]
         if self.how in LEFT_ONLY:
             return tuple(columns)

@@ -1,0 +1,84 @@
+"""One Spark session for all the tests here, and streams made of files: one file per source and epoch."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("penstock-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.log.level", "OFF")
+        .config("spark.driver.memory", "2g")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+@dataclass
+class Feed:
+    """A folder that a stream reads, a file per epoch; files are added in order of time."""
+
+    folder: Path
+    schema: pa.Schema
+    count: int = 0
+
+    def add(self, rows: pa.Table) -> None:
+        """One more epoch's rows."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"{self.count:05d}.parquet"
+        pq.write_table(rows.cast(self.schema), path)
+        os.utime(path, (1_600_000_000 + self.count, 1_600_000_000 + self.count))
+        self.count += 1
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """The folder as a stream, one file per micro-batch."""
+        sample = self.folder.parent / f"{self.folder.name}-schema.parquet"
+        pq.write_table(self.schema.empty_table(), sample)
+        schema = spark.read.parquet(str(sample)).schema
+        return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(self.folder))
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> Callable[[str, Sequence[pa.Table]], Feed]:
+    """Make a feed of tables: ``feed("orders", [epoch0, epoch1])``."""
+
+    def make(name: str, epochs: Sequence[pa.Table]) -> Feed:
+        made = Feed(tmp_path / name, epochs[0].schema)
+        for rows in epochs:
+            made.add(rows)
+        return made
+
+    return make
+
+
+def multiset(rows: pa.Table) -> Counter[tuple[Any, ...]]:
+    """Rows as a multiset, columns in the table's order; nested values as text, NaN as a value."""
+    columns = [[_plain(value) for value in column.to_pylist()] for column in rows.columns]
+    return Counter(zip(*columns, strict=True))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and value != value:
+        return "NaN"
+    return str(value) if isinstance(value, dict | list) else value

@@ -1,0 +1,100 @@
+"""Window joins on Spark equal their definition: any epoch cut, any number of shards, restarts, every kind of join."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import penstock as pk
+from tests.oracle import window_join as oracle
+from tests.spark.conftest import Feed
+from tests.streams import COLUMNS, HOWS, keys, near, pairs_of, table, withins
+
+pytestmark = pytest.mark.spark
+
+ROWS = st.builds(lambda k, t: {"k": k, "t": t}, k=keys, t=st.integers(-10, 14))
+
+
+@dataclass(frozen=True)
+class StreamCase:
+    """Two streams cut into epochs, a delay that makes some rows late, and a restart on other shards."""
+
+    within: Any
+    how: str
+    epochs: list[tuple[list[dict[str, Any]], list[dict[str, Any]]]]
+    delay: int
+    cut: int
+    shards: tuple[int, int]
+
+
+@st.composite
+def stream_cases(draw: st.DrawFn) -> StreamCase:
+    count = draw(st.integers(2, 4))
+    drift = draw(st.integers(0, 8))
+    number = iter(range(10_000))
+    epochs = []
+    for epoch in range(count):
+        sides = []
+        for _ in range(2):
+            rows = draw(st.lists(ROWS, max_size=12))
+            sides.append([{"k": r["k"], "t": r["t"] + epoch * drift, "id": next(number)} for r in rows])
+        epochs.append(tuple(sides))
+    return StreamCase(
+        within=draw(withins),
+        how=draw(st.sampled_from(HOWS)),
+        epochs=epochs,
+        delay=draw(st.integers(0, 30)),
+        cut=draw(st.integers(1, count - 1)),
+        shards=(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
+    )
+
+
+def in_time(case: StreamCase, side: int) -> tuple[list[dict[str, Any]], set[int]]:
+    """By the definition of `bounded_delay`: rows not below the largest time of earlier epochs less the delay."""
+    top, kept, late = None, [], set()
+    for epoch in case.epochs:
+        bound = None if top is None else top - case.delay
+        for row in epoch[side]:
+            if bound is not None and row["t"] < bound:
+                late.add(row["id"])
+            else:
+                kept.append(row)
+        times = [row["t"] for row in epoch[side]]
+        top = max([*times, *([] if top is None else [top])], default=None)
+    return kept, late
+
+
+def start(spark, feeds, case, folder, shards):
+    flow = pk.Flow(spark, checkpoint=f"{folder}/checkpoint", memory="64 MB", shards=shards)
+    left, right = (
+        flow.source(feed.stream(spark), time="t", progress=pk.bounded_delay(case.delay), name=name)
+        for feed, name in zip(feeds, ("left", "right"), strict=True)
+    )
+    joined = left.join(right, on="k", within=case.within, how=case.how)
+    return flow, joined.to_memory(), joined.late.to_memory()
+
+
+@settings(max_examples=14, deadline=None, suppress_health_check=list(HealthCheck))
+@given(case=stream_cases())
+def test_a_stream_join_equals_its_definition_across_a_restart_on_other_shards(spark, case: StreamCase):
+    with tempfile.TemporaryDirectory() as folder:
+        feeds = [Feed(Path(folder) / name, COLUMNS) for name in ("left", "right")]
+        results, late = [], []
+        for part, shards in zip((case.epochs[: case.cut], case.epochs[case.cut :]), case.shards, strict=True):
+            for epoch in part:
+                for feed, rows in zip(feeds, epoch, strict=True):
+                    feed.add(table(rows))
+            flow, out, out_late = start(spark, feeds, case, folder, shards)
+            flow.run(end=part is not case.epochs[: case.cut] and feeds[0].count == len(case.epochs))
+            results += out.table().to_batches()
+            late += out_late.table().column("id").to_pylist()
+        (left, left_late), (right, right_late) = in_time(case, 0), in_time(case, 1)
+        assert pairs_of(results) == oracle.window_join(left, right, near(case.within), case.how)
+        assert Counter(late) == Counter(left_late | right_late)
