@@ -35,6 +35,7 @@ from statistics import median
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -110,16 +111,14 @@ class WrongResultError(RuntimeError):
 
     @classmethod
     def of(cls, engine: str, result: Result) -> "WrongResultError":
-        """The error for an engine's count that differs from DuckDB's."""
-        return cls(
-            f"{engine} put out {result.rows_out:,} rows, DuckDB says {result.rows_expected:,}: its time means nothing."
-        )
+        """The error for a count that is not the expected one."""
+        return cls(f"{engine} put out {result.rows_out:,} rows, not {result.rows_expected:,}: its time means nothing.")
 
 
 def main(quick: bool) -> dict[str, object]:
     """Run every engine, print the table and, as the last line, the JSON that is also returned."""
     rows_per_batch, rounds = (40_000, 1) if quick else (200_000, 2)
-    with tempfile.TemporaryDirectory(prefix="window-join-") as directory:
+    with tempfile.TemporaryDirectory(prefix="window-join-", ignore_cleanup_errors=True) as directory:
         workload = generate(Path(directory) / "timed", rows_per_batch, BATCHES)
         print(
             f"{workload.rows:,} rows in, {workload.matches:,} matches (DuckDB), {rows_per_batch:,} rows per micro-batch"
@@ -242,7 +241,7 @@ def spark_native(workload: Workload, conf: Mapping[str, str]) -> Result:
     in_band = F.expr("p.ts BETWEEN o.ts - INTERVAL 10 MINUTES AND o.ts + INTERVAL 10 MINUTES")
     joined = orders.join(payments, (F.col("o.order_id") == F.col("p.order_id")) & in_band)
     columns = joined.select("o.order_id", "o.ts", "amount", F.col("p.ts").alias("paid_at"), "paid")
-    with tempfile.TemporaryDirectory(dir=workload.directory) as checkpoint:
+    with tempfile.TemporaryDirectory(dir=workload.directory, ignore_cleanup_errors=True) as checkpoint:
         query = finish(columns.writeStream.format("noop"), checkpoint)
         rows_out = sum(progress.sink.numOutputRows for progress in query.recentProgress)
         return timed(workload, query, rows_out, workload.matches)
@@ -260,7 +259,7 @@ def floor(workload: Workload) -> Result:
         out.observe(observation, F.count(F.lit(1)).alias("rows")).write.format("noop").mode("append").save()
         counts.append(observation.get["rows"])
 
-    with tempfile.TemporaryDirectory(dir=workload.directory) as checkpoint:
+    with tempfile.TemporaryDirectory(dir=workload.directory, ignore_cleanup_errors=True) as checkpoint:
         query = finish(tagged.writeStream.foreachBatch(epoch), checkpoint)
         return timed(workload, query, sum(counts), workload.rows)
 
@@ -307,18 +306,17 @@ def penstock(workload: Workload) -> Result:
     import penstock as pk
 
     spark = session({})
-    with tempfile.TemporaryDirectory(dir=workload.directory) as checkpoint:
+    with tempfile.TemporaryDirectory(dir=workload.directory, ignore_cleanup_errors=True) as checkpoint:
         flow = pk.Flow(spark, checkpoint=checkpoint, memory=f"{MEMORY_MB} MB")
         orders = flow.source(stream(spark, workload, "orders"), time="ts", progress=pk.bounded_delay("30 s"))
         payments = flow.source(stream(spark, workload, "payments"), time="ts", progress=pk.bounded_delay("30 s"))
         orders.join(payments, on="order_id", within=pk.band("10 min", "10 min")).to_format("noop")
         query = flow.run()
-        # TODO: the finished StreamingQuery and the rows it put out, by the names the Spark host gives them.
-        return timed(workload, query.streaming_query, query.rows_out, workload.matches)
+        return timed(workload, query.streaming_query, query.progress().rows_out, workload.matches)
 
 
-# TODO: "penstock": penstock goes first once the Spark host is there; the ratios follow by themselves.
 ENGINES: dict[str, Engine] = {
+    "penstock": penstock,
     "spark-rocksdb": spark_rocksdb,
     "spark-memory": spark_memory,
     "flink-rocksdb": flink_rocksdb,

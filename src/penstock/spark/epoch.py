@@ -23,6 +23,7 @@ from penstock.core.time import TIME_MAX, TIME_MIN, Time, show_time
 from penstock.flow.graph import JoinNode, Node, SourceNode, joins_of, sources_of
 from penstock.flow.report import EpochReport, OperatorReport
 from penstock.flow.sinks import Sink
+from penstock.kernels.route import hash_range
 from penstock.spark.branches import (
     MARK,
     TAG,
@@ -39,7 +40,7 @@ from penstock.spark.branches import (
 )
 from penstock.spark.shard import Inlet, PortBounds, ShardTask
 from penstock.spark.sinks import deliver
-from penstock.spark.types import col, long, shard_of, time_as_long
+from penstock.spark.types import col, long, shard_of, signed, time_as_long
 from penstock.storage.versioned import Checkpoint, Ledger, Plan, next_ledger, state_from_json
 
 
@@ -258,6 +259,9 @@ class _EpochWork:
             if isinstance(branch.edge.root, JoinNode):
                 results = self._timed(branch.edge.root, rows)
                 parts.append(tagged(branch, self._layout, results, engine.schemas).where(f"{HASH} IS NOT NULL"))
+        roll_call = self._shares_a_stage(join)
+        if roll_call:
+            parts.append(self._roll_call())
         lanes = sorted({lane for branch in into for lane in branch.lanes})
         needed = [TAG, HASH, TIME, *map(lane_name, lanes)]
         place = {lane: number for number, lane in enumerate(lanes)}
@@ -273,12 +277,28 @@ class _EpochWork:
             checkpoint=engine._checkpoint.uri,
             epoch=plan.epoch,
             attempt=self.attempt,
+            roll_call=roll_call,
         )
         arriving = _union(parts)
         if needed != arriving.columns:
             arriving = arriving.select(*needed)
         routed = arriving.repartitionById(plan.shards, sf.expr(shard_of(HASH, plan.shards)))
         return routed.mapInArrow(task, engine.schemas.of(join))
+
+    def _shares_a_stage(self, join: JoinNode) -> bool:
+        """Whether Spark may run an operator's tasks beside others in one stage: its results meet a union."""
+        sinks = [sink.node for sink in self._engine._sinks if sink.emits == "results"]
+        feeds = [branch for branch in self._layout.branches if branch.edge.root is join]
+        unions = [node for node in sinks if len(edges(node)) > 1 and any(e.root is join for e in edges(node))]
+        return bool(feeds or unions)
+
+    def _roll_call(self) -> DataFrame:
+        """One row for each shard, under a tag that no branch has."""
+        shards = self._plan.shards
+        firsts = ", ".join(long(signed(hash_range(shard, shards)[0])) for shard in range(shards))
+        told = {TAG: "CAST(-1 AS BYTE)", HASH: f"element_at(array({firsts}), CAST(id AS INT) + 1)"}
+        columns = [(sf.expr(told[n]) if n in told else sf.lit(None).cast(k)).alias(n) for n, k in self._layout.columns]
+        return self._engine._spark.range(0, shards, 1, 1).select(*columns)
 
     def _port(self, join: JoinNode, port: int) -> PortBounds:
         """A port's bounds; where one source alone feeds it, a shard may go further by the rows it sees."""

@@ -137,6 +137,11 @@ class SparkQuery:
         self._query: StreamingQuery | None = None
         self._failure: BaseException | None = None
 
+    @property
+    def streaming_query(self) -> StreamingQuery | None:
+        """The Structured Streaming query underneath, for what Spark itself measures."""
+        return self._query
+
     def stop(self) -> None:
         """Stop after the epoch that runs now; the flow can be started again from its checkpoint."""
         if self._query is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time as clock
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,7 @@ from penstock.core.pages import clip_page
 from penstock.core.progress import Policy
 from penstock.core.rows import RowType
 from penstock.core.time import TIME_MIN, Time
-from penstock.kernels.route import hash_range
+from penstock.kernels.route import hash_range, shard_of
 from penstock.operators.window_join import WindowJoin
 from penstock.storage.compaction import compact
 from penstock.storage.files import FilePages
@@ -70,10 +71,12 @@ class ShardTask:
     checkpoint: str
     epoch: int
     attempt: str
+    roll_call: bool
+    """Whether each shard got a row that tells it which it is; a task's number does, unless its stage has other tasks."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the shard."""
-        shard = TaskContext.get().partitionId()
+        shard, batches = self._called(batches) if self.roll_call else (TaskContext.get().partitionId(), batches)
         checkpoint = Checkpoint(self.checkpoint)
         store = FilePages(checkpoint.pages(self.operator), prefix=f"{self.epoch:08d}-{shard:05d}")
         budget = Budget(self.share)
@@ -86,12 +89,17 @@ class ShardTask:
         work.seconds["settle"] = clock.perf_counter() - begun
         record = {
             "state": state_to_json(state),
-            "rows_in": work.rows_in,
+            "rows_in": work.rows_in - self.roll_call,
             "rows_out": work.rows_out,
             "seconds": {name: round(spent, 4) for name, spent in work.seconds.items()},
             "peak": budget.peak,
         }
         checkpoint.stage(self.attempt, self.operator, shard, record)
+
+    def _called(self, batches: Iterator[pa.RecordBatch]) -> tuple[int, Iterator[pa.RecordBatch]]:
+        first = next(batches)
+        hashes = first.column(1).slice(0, 1).view(pa.uint64()).to_numpy()
+        return int(shard_of(hashes, self.shards)[0]), chain([first], batches)
 
     def _state(self, shard: int, store: FilePages) -> State:
         """This shard's state in the version before, however many shards that had."""
@@ -127,7 +135,7 @@ class ShardTask:
         ]
         cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)]
         rows = pa.RecordBatch.from_arrays(cast, schema=schema)
-        if len(self.inlets) == 1:
+        if len(self.inlets) == 1 and not self.roll_call:
             return rows
         ours = np.flatnonzero(piece.column(0).to_numpy() == inlet.tag)
         return rows.take(pa.array(ours))

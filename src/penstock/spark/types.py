@@ -76,6 +76,15 @@ def long(value: int) -> str:
     return f"{value}L" if value > -(2**63) else "(-9223372036854775807L - 1L)"
 
 
+def signed(value: int) -> int:
+    """An unsigned 64-bit value as the long that has its bits.
+
+    >>> signed(2**64 - 1)
+    -1
+    """
+    return value - 2**64 if value >= 2**63 else value
+
+
 def any_null(columns: Sequence[str]) -> Column:
     """Whether any of the columns is null."""
     condition = sf.col(_quoted(columns[0])).isNull()
