@@ -223,7 +223,7 @@ class _EpochWork:
         branch = self._layout.raw(source)
         if branch is None:
             raise TypeError(source)
-        late = rows.where(f"{TIME} IS NULL OR {TIME} < {self._threshold(source)}")
+        late = rows.where(f"{TIME} IS NULL OR {TIME} < {self._thresholds}")
         return untagged(branch, late, self._engine.schemas).withColumns(
             {
                 "late_source": sf.lit(source.name),
@@ -327,21 +327,29 @@ class _EpochWork:
 
     def _in_time(self, branches: Sequence[Branch], rows: DataFrame) -> DataFrame:
         """The rows of some branches that are not late, and have a key if they need one."""
-        ours = [f"({TAG} = {branch.tag} AND {TIME} >= {self._threshold(branch.edge.root)})" for branch in branches]
+        tags = ", ".join(str(branch.tag) for branch in branches)
         keyed = f" AND {HASH} IS NOT NULL" if branches[0].join is not None else ""
-        return rows.where(f"({' OR '.join(ours)}){keyed}")
+        return rows.where(f"{TAG} IN ({tags}) AND {TIME} >= {self._thresholds}{keyed}")
 
-    def _threshold(self, source: Node) -> str:
-        """The bound that a source had when the epoch began, as SQL: rows first, then bounds."""
-        if not isinstance(source, SourceNode):
-            raise TypeError(source)
-        return long(self._engine.ledger.tracks.get(source.name, Track()).bound)
+    @property
+    def _thresholds(self) -> str:
+        """The bound that each row's source had when the epoch began, as SQL: rows first, then bounds.
+
+        Looked up in an array and not compared with a literal, because Spark writes literals into the code it
+        generates: every epoch would compile its own and start cold.
+        """
+        tracks = self._engine.ledger.tracks
+        bounds = [
+            tracks.get(branch.edge.root.name, Track()).bound if branch.from_source else TIME_MIN
+            for branch in self._layout.branches
+        ]
+        return f"element_at(array({', '.join(map(long, bounds))}), {TAG} + 1)"
 
     def _counters(self) -> list[Column]:
         """What to count of each source while its rows pass: those in time, late, without time, and how far they go."""
         counters = []
         for place, source in enumerate(self._engine.sources):
-            ours, bound = f"{TAG} = {self._layout.witness(source).tag}", self._threshold(source)
+            ours, bound = f"{TAG} = {self._layout.witness(source).tag}", self._thresholds
             counters += [
                 f"count_if({ours} AND {TIME} >= {bound}) AS rows{place}",
                 f"count_if({ours} AND {TIME} < {bound}) AS late{place}",

@@ -35,6 +35,9 @@ _SMALLEST_SHARE = 1_000_000
 _BATCH_ROWS = 1 << 16
 """Rows in one Arrow batch between the JVM and Python at most: larger ones gain nothing."""
 
+_BATCH_SHARE = 16
+"""The part of a task's share that one such batch may take."""
+
 _DEFAULT_TRIGGER = "1 s"
 """How often an epoch begins where the user does not say; a heartbeat fills those without data."""
 
@@ -199,7 +202,7 @@ class SparkQuery:
 
     def _one(self, batch: DataFrame | None, epoch: int, end: bool = False) -> None:
         session = self._flow.spark if batch is None else batch.sparkSession
-        restore = _prepare(session, self._arrow_rows())
+        restore = _prepare(session, self._flow.memory // self._engine.slots // _BATCH_SHARE)
         try:
             report = self._engine.run(batch, epoch, end)
         finally:
@@ -207,12 +210,6 @@ class SparkQuery:
         if report is not None:
             self._reports.append(report)
             log.info("%s", report)
-
-    def _arrow_rows(self) -> int:
-        """Rows per Arrow batch, so that a batch is a small part of a task's share."""
-        width = 8 * (len(self._engine.layout.lanes) + 4)
-        share = self._flow.memory // self._engine.slots
-        return max(256, min(_BATCH_ROWS, share // 24 // width))
 
     def _cause(self, failure: BaseException) -> BaseException:
         """What the query failed of, as penstock said it: Spark wraps it in a report of its own."""
@@ -226,11 +223,12 @@ class SparkQuery:
         return failure
 
 
-def _prepare(session: SparkSession, rows: int) -> dict[str, str | None]:
+def _prepare(session: SparkSession, batch_bytes: int) -> dict[str, str | None]:
     """Set what epochs need on the query's own session; give back what was there."""
     wanted = {
         "spark.sql.adaptive.enabled": "false",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(rows),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(_BATCH_ROWS),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(batch_bytes),
     }
     before = {name: session.conf.get(name, None) for name in wanted}
     for name, value in wanted.items():

@@ -1,0 +1,214 @@
+"""Bad input is refused while the flow is built: the argument, the value, why, and what to write instead."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import penstock as pk
+from penstock.core.errors import BandError, ConfigError, DurationError
+from penstock.flow.keys import common_key
+
+ROWS = pa.table({"order_id": [1], "t": [0], "amount": [5], "name": ["x"]})
+STAMPED = pa.table({"order_id": [1], "ts": pa.array([0], pa.timestamp("us"))})
+NEAR = pk.band(5, 5)
+
+
+@pytest.fixture
+def flow():
+    return pk.LocalFlow()
+
+
+@pytest.fixture
+def orders(flow):
+    return flow.source(ROWS, time="t", name="orders")
+
+
+@pytest.fixture
+def paid(flow):
+    return flow.source(ROWS, time="t", name="paid")
+
+
+# Sources
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"time": "tt"}, r"time='tt' is not a column of this stream\. Did you mean 't'\?"),
+        ({"time": "when"}, r"time='when' is not a column .* Its columns are: order_id, t, amount, name\."),
+        ({"time": "name"}, r"time='name' is of type string; .* Select to_timestamp\(name\) as a column first"),
+        ({"time": "t", "progress": "30 s"}, r"progress='30 s' is not a policy\. Write pk\.bounded_delay\('30 s'\)"),
+        (
+            {"time": "t", "progress": pk.bounded_delay("30 s")},
+            r"delay=30 s is real time, but the time column is an int",
+        ),
+        ({"time": "t", "progress": pk.bounded_delay(-1)}, r"bounded_delay\(delay=-1\) is negative\. Write how late"),
+        ({"time": "t", "progress": pk.bounded_tuples(-1)}, r"bounded_tuples\(count=-1\) is negative"),
+        ({"time": "t", "progress": pk.timer("1 s")}, r"timer\(slack=1 s\) compares event time with the clock"),
+        ({"time": "t", "progress": pk.punctuated("amout")}, r"punctuated='amout' .* Did you mean 'amount'\?"),
+        (
+            {"time": "t", "progress": pk.punctuated("name")},
+            r"punctuated\('name'\) is string, .* 't' is int64\. Cast it",
+        ),
+        ({"time": "t", "progress": pk.ordered(idle=10)}, r"idle=10 has no unit"),
+    ],
+)
+def test_a_source_that_makes_no_sense_is_refused(flow, arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        flow.source(ROWS, **arguments)
+
+
+def test_two_sources_of_one_name_are_refused(flow, orders):
+    with pytest.raises(ConfigError, match=r"name='orders' is another source's name\. Choose one of its own"):
+        flow.source(ROWS, time="t", name="orders")
+
+
+@pytest.mark.parametrize("name", ["__time", "__hash"])
+def test_columns_with_the_names_that_penstock_uses_inside_are_refused(flow, name):
+    with pytest.raises(ConfigError, match=name):
+        flow.source(pa.table({"t": [1], name: [2]}), time="t")
+
+
+@pytest.mark.parametrize("memory", ["lots", 0, "-5 MB"])
+def test_memory_must_be_a_size(memory):
+    with pytest.raises(ConfigError, match=f"memory={memory!r} is not an amount of memory. Write a size like '512 MB'"):
+        pk.LocalFlow(memory=memory)
+
+
+# Joins
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"on": "order"}, r"on='order' is not a column of this stream\. Did you mean 'order_id'\?"),
+        ({"on": {"order_id": "zzz"}}, r"on='zzz' is not a column of this stream\. Its columns are"),
+        ({"on": []}, r"on=\[\] names no key\. Write on='order_id', or a list of columns"),
+        ({"on": "t"}, r"on='t' is the time column\. Nearness in time is within='s: leave it out of on="),
+        ({"within": "10 min"}, r"within='10 min' says not how near in time .* Write pk\.band\('10 min', '10 min'\)"),
+        ({"within": None}, r"within=None says not how near"),
+        ({"how": "sideways"}, r"how='sideways' is not a kind of window join\. Write one of inner, left, right, full"),
+        ({"how": "cross"}, r"how='cross' is not a kind of window join"),
+        ({"how": "left", "where": "l.t < r.t"}, r"where= is for inner joins, but how='left'\. Filter one side before"),
+        ({"method": "magic"}, r"method='magic' is not a way to join windows\. Write 'auto' or 'oa'"),
+        ({"how": "semi", "time": "right"}, r"time='right' is not to be had: how='semi' gives left rows only"),
+        ({"how": "left", "time": "right"}, r"time='right' would be null for unmatched rows of how='left'\. Write"),
+        ({"how": "full", "time": "left"}, r"time='left' would be null .* Write time='latest', 'latest' or 'earliest'"),
+        ({"time": "middle"}, r"time='middle'"),
+        ({"suffix": ""}, r"The right column 't' would be called 't', which is taken\. Rename it with \.select"),
+        ({"within": pk.band("5 s", "5 s")}, r"before=5 s is real time, but the time column is an integer"),
+        ({"within": pk.band(0, 1, ends="()")}, r"can match nothing: both ends are open and nothing lies between them"),
+        ({"where": "l.nope = 1"}, r"l\.nope = 1"),
+        ({"name": "a/b"}, r"name='a/b' becomes a folder: use letters, digits, '-' and '_'"),
+    ],
+)
+def test_a_join_that_makes_no_sense_is_refused(orders, paid, arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        orders.join(paid, **{"on": "order_id", "within": NEAR, **arguments})
+
+
+def test_a_negative_range_is_refused_where_it_is_written():
+    with pytest.raises(BandError, match=r"windows\(left=-3\) is negative"):
+        pk.windows(left=-3, right=2)
+    with pytest.raises(BandError, match="can match nothing: it ends 5 min before it starts"):
+        pk.band("5 min", "-10 min")
+    with pytest.raises(BandError, match="has no length"):
+        pk.tumbling("0 s")
+
+
+def test_times_that_count_differently_cannot_be_compared(flow, orders):
+    stamped = flow.source(STAMPED, time="ts", name="stamped")
+    with pytest.raises(ConfigError, match=r"The left time counts ticks, the right one microseconds: .* Bring both to"):
+        orders.join(stamped, on="order_id", within=NEAR)
+
+
+def test_a_number_is_no_length_on_a_timestamp(flow):
+    a, b = (flow.source(STAMPED, time="ts", name=name) for name in "ab")
+    with pytest.raises(DurationError, match="has no unit. The time column counts microseconds: write '5 s'"):
+        a.join(b, on="order_id", within=NEAR)
+
+
+def test_two_joins_of_one_name_are_refused(orders, paid):
+    orders.join(paid, on="order_id", within=NEAR, name="pay")
+    with pytest.raises(ConfigError, match="name='pay' is another operator's name"):
+        orders.join(paid, on="order_id", within=NEAR, name="pay")
+
+
+def test_a_join_that_lost_its_event_time_can_be_written_but_not_joined_again(orders, paid):
+    lost = orders.select("order_id", "amount").join(paid.select("order_id", "name"), on="order_id", within=NEAR)
+    with pytest.raises(ConfigError, match=r"The left stream has lost its event time: .* Keep the time column in the"):
+        lost.join(paid, on="order_id", within=NEAR)
+
+
+# Keys
+
+
+def field(kind: pa.DataType) -> pa.Field:
+    return pa.field("k", kind)
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        (pa.int64(), pa.string()),
+        (pa.int64(), pa.float64()),
+        (pa.date32(), pa.timestamp("us")),
+        (pa.decimal128(38, 0), pa.decimal128(38, 10)),
+    ],
+    ids=str,
+)
+def test_keys_whose_comparison_would_lose_values_are_refused(kinds):
+    with pytest.raises(
+        ConfigError, match=r"on='k': the left key is .*, and comparing them would lose values\. Cast one"
+    ):
+        common_key(*map(field, kinds))
+
+
+def test_a_map_is_no_key():
+    with pytest.raises(ConfigError, match=r"on='k' is of type map<.*>, which cannot be compared\. Join on one of its"):
+        common_key(field(pa.map_(pa.string(), pa.int64())), field(pa.map_(pa.string(), pa.int64())))
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.map_(pa.string(), pa.int64())), pa.struct({"m": pa.map_(pa.string(), pa.int64())})], ids=str
+)
+def test_a_map_inside_a_key_is_no_key_either(kind):
+    with pytest.raises(ConfigError, match="cannot be compared"):
+        common_key(field(kind), field(kind))
+
+
+# The rest
+
+
+def test_unions_need_the_same_columns_and_the_same_time(flow, orders):
+    other = flow.source(ROWS.drop_columns(["name"]), time="t", name="other")
+    with pytest.raises(
+        ConfigError, match=r"union: stream 1 has columns order_id int64, t int64, amount int64, the first"
+    ):
+        orders.union(other)
+
+
+def test_unions_need_the_same_unit(flow):
+    columns = {"a": [1], "b": pa.array([0], pa.timestamp("us"))}
+    one = flow.source(pa.table(columns), time="a", name="one")
+    two = flow.source(pa.table(columns), time="b", name="two")
+    with pytest.raises(ConfigError, match="union: stream 1 counts microseconds, the first ticks"):
+        one.union(two)
+
+
+def test_a_selection_of_nothing_or_of_the_unknown_is_refused(orders):
+    with pytest.raises(
+        ConfigError, match=r"select\(\) names no column\. Write \.select\('\*', 'amount \* 2 AS twice'\)"
+    ):
+        orders.select()
+    with pytest.raises(ConfigError, match=r"'amuont \* 2' cannot be computed: .*amuont"):
+        orders.select("amuont * 2")
+    with pytest.raises(ConfigError, match=r"'amuont > 2' cannot be computed: .*amuont"):
+        orders.where("amuont > 2")
+
+
+def test_two_sinks_of_one_path_are_refused(orders, tmp_path):
+    orders.to_parquet(str(tmp_path / "out"))
+    with pytest.raises(ConfigError, match=r"is another sink's path\. Each needs one of its own"):
+        orders.to_parquet(str(tmp_path / "out") + "/")

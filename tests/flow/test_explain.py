@@ -1,0 +1,73 @@
+"""`explain()` and `progress()`: the plan and the measurements as a person reads them."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+import penstock as pk
+from penstock.flow.report import EpochReport, OperatorReport, Report
+
+
+def paid_orders():
+    flow = pk.LocalFlow(memory="64 MB", shards=2)
+    orders = flow.source(pa.table({"id": [1, 2], "t": [0, 5]}), time="t", name="orders", progress=pk.ordered())
+    paid = flow.source(pa.table({"id": [1, None], "t": [3, None]}), time="t", name="paid")
+    pairs = orders.where("id > 0").join(paid, on="id", within=pk.band(0, 10), where="l.t < r.t", name="pay")
+    pairs.to_memory()
+    orders.union(paid).select("id").late.to_memory()
+    return flow.run()
+
+
+def test_explain_says_what_each_operator_does_by_which_method_and_why(capsys):
+    text = paid_orders().explain()
+    assert capsys.readouterr().out == text + "\n"
+    text = re.sub(r"\d+\.\d\d s in its tasks", "… s in its tasks", text)
+    text = re.sub(r"charged by one task: .*", "charged by one task: …", text)
+    assert text.splitlines() == [
+        "In process: 64.0 MB for all operators, 2 tasks at a time, 32.0 MB each",
+        "memory: exactly once",
+        "  pay: inner join on id within band(0, 10, ends='[]'), time of results: left",
+        "    method oa (OA-Join: matches rows as they arrive, in any order, and lets go of them as bounds pass)",
+        "    because it is exact under any disorder, and its pages are mapped files: state may outgrow the budget",
+        "    pairs only where l.t < r.t (native)",
+        "    measured: 3 rows in, 1 out over 2 epochs, 0.33 results per row, … s in its tasks",
+        "    state: 0 rows, 0 B in 0 pages; most memory charged by one task: …",
+        "    where id > 0 (native)",
+        "      source orders by t, progress Ordered: 2 rows, 0 late, bound end",
+        "    source paid by t, progress NoPromise: 1 rows, 1 late, bound end",
+        "memory (late rows): exactly once",
+        "  select id (native)",
+        "    union of 2: progress is that of the slowest",
+        "      source orders by t, progress Ordered: 2 rows, 0 late, bound end",
+        "      source paid by t, progress NoPromise: 1 rows, 1 late, bound end",
+    ]
+
+
+def test_a_method_that_was_asked_for_is_explained_as_that():
+    flow = pk.LocalFlow()
+    a, b = (flow.source(pa.table({"k": [1], "t": [0]}), time="t", name=name) for name in "ab")
+    a.join(b, on="k", within=pk.tumbling(5, origin=2), method="oa").to_memory()
+    text = flow.run().explain()
+    assert "because method='oa' was asked for" in text
+    assert "tumbling(5" in text
+
+
+def test_progress_sums_up_the_epochs_and_shows_the_last():
+    report = paid_orders().progress()
+    assert (report.rows_in, report.rows_out, report.late, len(report.epochs)) == (3, 1, 1, 2)
+    assert re.fullmatch(
+        r"2 epochs, 3 rows in, 1 out, 1 late, [\d,]+ rows/s\n"
+        r"last: epoch 1: 0 rows in, 0 out, 0 late, state 0 rows / 0 B, bounds orders end, paid end, \d\.\d\d s",
+        str(report),
+    )
+
+
+def test_before_the_first_epoch_there_is_nothing_to_report():
+    assert str(Report()) == "0 epochs, 0 rows in, 0 out, 0 late, 0 rows/s"
+
+
+def test_state_is_counted_in_rows_and_bytes():
+    epoch = EpochReport(3, 0.5, operators={"join0": OperatorReport(rows_out=1200, state_rows=5000, state_bytes=64_000)})
+    assert str(epoch) == "epoch 3: 0 rows in, 1,200 out, 0 late, state 5,000 rows / 64.0 kB, bounds , 0.50 s"

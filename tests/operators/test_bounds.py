@@ -1,0 +1,244 @@
+"""What a window join promises about the results still to come (F17, F18), and what it still holds (F16).
+
+Bounds are strict: no later result lies below one, one at it may still come.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from penstock.core.progress import Bounds
+from penstock.core.time import TIME_MAX, TIME_MIN
+from penstock.core.within import band, tumbling
+from penstock.operators.window_join import WindowJoin
+from tests.oracle import window_join as oracle
+from tests.streams import (
+    HOWS,
+    LEFT,
+    RIGHT,
+    Advance,
+    Arrive,
+    Case,
+    HostRun,
+    Run,
+    advance,
+    cases,
+    examples,
+    left,
+    near,
+    right,
+)
+
+TIMES = ("left", "right", "latest", "earliest")
+
+
+def steps(case: Case):
+    """After each event: the bounds before it, and the (left time, right time) of the results that came with it.
+
+    A time is None on the side that an unmatched row does not have.
+    """
+    join = HostRun(case.config, case.shards, case.memory)
+    bounds = case.config.bounds(TIME_MIN, TIME_MIN)
+    for event in [*case.events, None]:
+        before = len(join.out)
+        join.on(event) if event is not None else join.end()
+        yield bounds, [times for out in join.out[before:] for times in times_of(out)]
+        bounds = case.config.bounds(*join.bounds)
+        assert event is None or all(logic.bounds() == bounds for logic in join.logics)
+
+
+def times_of(out) -> list[tuple[int | None, int | None]]:
+    lefts = out.column("t").to_pylist()
+    rights = out.column("t_right").to_pylist() if "t_right" in out.schema.names else [None] * out.num_rows
+    return list(zip(lefts, rights, strict=True))
+
+
+@given(cases(hows=["inner"]))
+@examples(0.06)
+def test_no_later_pair_lies_below_an_individual_bound_or_inside_the_joint_box(case):
+    for bounds, pairs in steps(case):
+        for l, r in pairs:
+            assert l >= bounds.individual[LEFT]
+            assert r >= bounds.individual[RIGHT]
+            assert not (l < bounds.joint[LEFT] and r < bounds.joint[RIGHT])
+
+
+def event_time(time: str, l: int | None, r: int | None) -> int:
+    """The event time of a result by what `time` says it is."""
+    there = [t for t in (l, r) if t is not None]
+    return {"left": l, "right": r, "latest": max(there), "earliest": min(there)}[time]
+
+
+def allowed(how: str, time: str) -> bool:
+    try:
+        WindowJoin((("k", "k"),), band(1, 1), how, time)
+    except Exception:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("how", "time"), [(how, time) for how in HOWS for time in TIMES if allowed(how, time)])
+def test_the_bound_on_event_time_is_sound_for_every_kind_of_join(how, time):
+    @given(cases(hows=[how]))
+    @examples(0.008)
+    def check(case):
+        config = WindowJoin((("k", "k"),), case.within, how, time)
+        for bounds, results in steps(case):
+            for l, r in results:
+                assert event_time(time, l, r) >= config.bound(bounds)
+
+    check()
+
+
+def bounds_after(within, left_: int, right_: int) -> Bounds:
+    return WindowJoin((("k", "k"),), within).bounds(left_, right_)
+
+
+def test_individual_bounds_by_hand():
+    """Spec 2.9: min(b_other - RANGE_own, b_own); the band here is l-2 … l+3."""
+    assert bounds_after(band(2, 3), 10, 10).individual == (7, 8)
+    assert bounds_after(band(2, 3), 10, 100).individual == (10, 8)
+    assert bounds_after(band(2, 3), 100, 10).individual == (7, 10)
+    assert bounds_after(tumbling(5), 12, 8).individual == (5, 8)
+    assert bounds_after(tumbling(5), 12, 17).individual == (12, 10)
+
+
+def test_joint_bounds_by_hand():
+    """The clipped box (min(b0, b1 + RANGE_1), min(b1, b0 + RANGE_0)); tumbling: clipped to the end of the window."""
+    assert bounds_after(band(2, 3), 10, 10).joint == (10, 10)
+    assert bounds_after(band(2, 3), 10, 100).joint == (10, 13)
+    assert bounds_after(band(2, 3), 100, 10).joint == (12, 10)
+    assert bounds_after(tumbling(5), 12, 8).joint == (10, 8)
+
+
+def test_with_nothing_promised_nothing_follows():
+    assert bounds_after(band(2, 3), TIME_MIN, 10) == Bounds((TIME_MIN, TIME_MIN), (TIME_MIN, TIME_MIN))
+
+
+def test_at_the_end_of_both_streams_everything_is_out():
+    assert bounds_after(band(2, 3), TIME_MAX, TIME_MAX) == Bounds((TIME_MAX, TIME_MAX), (TIME_MAX, TIME_MAX))
+
+
+# F18: when a group (ts0, ts1) is complete
+
+
+def complete_by_individual(bounds: Bounds, l: int, r: int) -> bool:
+    return l < bounds.individual[LEFT] or r < bounds.individual[RIGHT]
+
+
+def complete_by_joint(bounds: Bounds, l: int, r: int) -> bool:
+    return l < bounds.joint[LEFT] and r < bounds.joint[RIGHT]
+
+
+@pytest.mark.parametrize("within", [band(2, 2), band(1, 4), band("+1", 3), tumbling(4), tumbling(5, origin=2)], ids=str)
+def test_joint_bounds_complete_a_group_no_later_than_individual_ones(within):
+    """For every pair of bounds and every pair of times that can match at all."""
+    pairs = [(l, r) for l in range(-8, 9) for r in range(-12, 13) if near(within)(l, r)]
+    for b0 in range(-8, 9):
+        for b1 in range(-8, 9):
+            bounds = bounds_after(within, b0, b1)
+            assert all(complete_by_joint(bounds, *pair) for pair in pairs if complete_by_individual(bounds, *pair))
+
+
+@pytest.mark.parametrize("within", [band(2, 2), band(1, 4), tumbling(4), tumbling(5, origin=2)], ids=str)
+def test_the_clipped_box_covers_every_pair_that_the_whole_box_does(within):
+    pairs = [(l, r) for l in range(-8, 9) for r in range(-12, 13) if near(within)(l, r)]
+    for b0 in range(-8, 9):
+        for b1 in range(-8, 9):
+            bounds = bounds_after(within, b0, b1)
+            assert [complete_by_joint(bounds, *p) for p in pairs] == [p[0] < b0 and p[1] < b1 for p in pairs]
+
+
+def test_on_q7_1_the_joint_bound_completes_group_0_1_strictly_earlier():
+    """±2 minutes: once the bounds are (1, 2), the group (0, 1) is out; individual bounds take two minutes more."""
+    promises = [(1, 1), (1, 2), (2, 2), (2, 3), (3, 3), (3, 4)]
+    bounds = [bounds_after(band(2, 2), *promise) for promise in promises]
+    joint = [complete_by_joint(b, 0, 1) for b in bounds]
+    individual = [complete_by_individual(b, 0, 1) for b in bounds]
+    assert joint == [False, True, True, True, True, True]
+    assert individual == [False, False, False, True, True, True]
+
+
+def test_progress_on_the_earlier_time_takes_both_bounds_not_either():
+    """The spec has it the other way round: on the earlier time "either" would be a promise that is broken at once.
+
+    Left promises 100, right 90, and a left row meets right rows up to 200 after it. The left row held at 50 may
+    still meet a right row at 95: a pair whose earlier time is 50, far below the right bound of 90.
+    """
+    join = Run(WindowJoin((("k", "k"),), band(2, 200), time="earliest"))
+    for event in (left(t=50, k=1), advance(left=100), advance(right=90)):
+        join.on(event)
+    bounds = join.config.bounds(100, 90)
+    assert bounds.individual == (-110, 90)
+    join.on(right(t=95, k=1))
+    assert list(join.results) == [(50, 95)]
+    either, both = max(bounds.individual), min(bounds.individual)
+    assert min(50, 95) < either, "the spec's rule for the earlier time is unsound"
+    assert min(50, 95) >= both == bounds.earliest
+    assert max(50, 95) >= either == bounds.latest, "and for the later time either suffices"
+
+
+# F16: what is held
+
+
+def live_rows(join: Run) -> set[tuple[int, int]]:
+    """(port, id) of the rows in state that are not below their page's floor."""
+    rows = set()
+    for logic in join.logics:
+        for page in logic.state().pages:
+            stored = join.store.get(page.name).slice(page.begin, page.rows)
+            for time, number in zip(stored["__time"].to_pylist(), stored["id"].to_pylist(), strict=True):
+                if time >= page.floor:
+                    rows.add((page.port, number))
+    return rows
+
+
+def can_still_meet(case: Case, port: int, time: int, bound: int) -> bool:
+    """By definition: whether a row of the other port at or after `bound` could match; the axis is small."""
+    near_ = near(case.within)
+    others = range(max(bound, time - 40), time + 41)
+    return any(near_(time, other) if port == LEFT else near_(other, time) for other in others)
+
+
+@given(cases(hows=["inner", "left", "right", "full"]))
+@examples(0.06)
+def test_exactly_the_rows_that_can_still_meet_one_are_held(case):
+    join = HostRun(case.config, case.shards, case.memory)
+    arrived: list[tuple[int, dict]] = []
+    for event in case.events:
+        join.on(event)
+        arrived += [(event.port, row) for row in event.rows] if isinstance(event, Arrive) else []
+        held = {
+            (port, row["id"])
+            for port, row in arrived
+            if row["k"] is not None and can_still_meet(case, port, row["t"], join.bounds[1 - port])
+        }
+        assert live_rows(join) == held
+
+
+@given(cases())
+@examples(0.06)
+def test_nothing_is_held_after_the_final_bounds(case):
+    join = HostRun(case.config, case.shards, case.memory)
+    for event in [*case.events, Advance(LEFT, TIME_MAX), Advance(RIGHT, TIME_MAX)]:
+        join.on(event)
+    assert join.held == 0
+    assert join.results == oracle.window_join(*case.rows, near=near(case.within), how=case.how)
+
+
+@pytest.mark.parametrize(("bound", "held"), [(8, 1), (9, 0)])
+def test_a_row_is_let_go_exactly_when_the_bound_passes_its_reach(bound, held):
+    """The left row at 5 meets right rows up to 8: a bound of 8 leaves one to come, 9 does not."""
+    join = Run(WindowJoin((("k", "k"),), band(2, 3)))
+    for event in (left(t=5, k=1), advance(right=bound)):
+        join.on(event)
+    assert join.held == held
+
+
+@pytest.mark.parametrize(("time", "held"), [(5, 1), (4, 0)])
+def test_a_row_that_comes_when_all_its_partners_have_passed_is_not_held_at_all(time, held):
+    join = Run(WindowJoin((("k", "k"),), band(2, 3)))
+    for event in (advance(right=8), left(t=time, k=1)):
+        join.on(event)
+    assert join.held == held

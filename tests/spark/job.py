@@ -1,0 +1,57 @@
+"""A flow as a program of its own, for tests that kill it: a left join of two folders, into Parquet, to its end.
+
+    python -m tests.spark.job FOLDER [--master URL] [--shards N]
+
+Prints ``ready`` when epochs begin, ``epoch n`` after each, and ``done`` at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from pathlib import Path
+
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+from pyspark.sql import SparkSession
+
+import penstock as pk
+from tests.spark.conftest import Feed
+from tests.streams import COLUMNS
+
+
+def main(folder: Path, master: str, shards: int | None) -> None:
+    builder = SparkSession.builder.master(master).appName("penstock-job").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.log.level", "OFF")
+    builder = builder.config("spark.executor.memory", "512m").config("spark.executor.cores", "1")
+    spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.task.maxFailures", "8").getOrCreate()
+    flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory="64 MB", shards=shards)
+    left, right = (
+        flow.source(Feed(folder / name, COLUMNS).stream(spark), time="t", progress=pk.bounded_delay(20), name=name)
+        for name in ("left", "right")
+    )
+    joined = left.join(right, on="k", within=pk.band(30, 30), how="left")
+    joined.to_parquet(str(folder / "out"))
+    log = logging.getLogger("penstock")
+    log.setLevel("INFO")
+    log.addHandler(_Tell())
+    print("ready", flush=True)
+    flow.run()
+    print("done", flush=True)
+    spark.stop()
+
+
+class _Tell(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        print(record.getMessage().partition(":")[0], flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--shards", type=int)
+    arguments = parser.parse_args()
+    main(arguments.folder, arguments.master, arguments.shards)

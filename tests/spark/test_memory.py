@@ -1,0 +1,120 @@
+"""The memory promise, measured from outside: the Python workers' private memory while state outgrows the budget."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as pk
+from tests.spark.conftest import Feed
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+MEMORY = 32_000_000
+SHARE = MEMORY // 2
+WIDE = 1000
+EPOCHS = 8
+SCHEMA = pa.schema({"k": pa.int64(), "t": pa.int64(), "id": pa.int64(), "payload": pa.string()})
+
+
+def private_memory() -> dict[int, int]:
+    """RssAnon of every Python worker of this session, in bytes."""
+    found = {}
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            if b"pyspark.daemon" not in (status.parent / "cmdline").read_bytes():
+                continue
+            fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+            found[int(status.parent.name)] = int(fields["RssAnon"].split()[0]) * 1024
+        except (OSError, KeyError):
+            continue
+    return found
+
+
+@contextmanager
+def watched() -> Iterator[list[int]]:
+    """The most private memory any one worker had, sampled every 5 ms."""
+    most = [0]
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            most[0] = max([most[0], *private_memory().values()])
+            time.sleep(0.005)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield most
+    finally:
+        done.set()
+        watcher.join()
+
+
+def run(spark, folder: Path, rows: int) -> tuple[int, int, int]:
+    """Join two streams of `rows` each whose window never closes; one row in ten has a partner.
+
+    Gives back the number of pairs, the sum over them of both ids, and the bytes of state at the end.
+    """
+    feeds = [Feed(folder / name, SCHEMA) for name in ("left", "right")]
+    for epoch in range(EPOCHS):
+        ids = np.arange(epoch * rows // EPOCHS, (epoch + 1) * rows // EPOCHS)
+        for port, feed in enumerate(feeds):
+            keys = np.where(ids % 10 == 0, ids, -1 - 2 * ids - port)
+            payload = pa.array(["x" * WIDE], pa.string()).take(pa.array(np.zeros(ids.size, np.int64)))
+            feed.add(pa.table([keys, ids, ids, payload], schema=SCHEMA))
+    flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory=MEMORY)
+    left, right = (
+        flow.source(feed.stream(spark), time="t", progress=pk.ordered(), name=feed.folder.name) for feed in feeds
+    )
+    pairs = left.join(right, on="k", within=pk.band(10**9, 10**9), how="left").where("id_right IS NOT NULL")
+    totals = []
+    pairs.select("id", "id_right").foreach_epoch(
+        lambda rows, epoch: totals.append(rows.selectExpr("count(*)", "coalesce(sum(id + id_right), 0)").first())
+    )
+    query = flow.run(end=False)
+    state = query.progress().epochs[-1].operators["join0"].state_bytes
+    return sum(count for count, _ in totals), sum(total for _, total in totals), state
+
+
+@pytest.mark.parametrize("times", [0.5, 2, 8, 32])
+def test_private_memory_stays_within_the_share_whatever_the_state(spark, tmp_path, times, record_property):
+    run(spark, tmp_path / "warm", 100)
+    baseline = max(private_memory().values())
+    rows = int(times * MEMORY / 2 / (WIDE + 40))
+    with watched() as most:
+        pairs, total, state = run(spark, tmp_path / "big", rows)
+    assert pairs == len(range(0, rows, 10))
+    assert total == 2 * sum(range(0, rows, 10))
+    assert state >= 0.9 * times * MEMORY
+    above = most[0] - baseline
+    record_property("private_memory_above_baseline", above)
+    assert above <= 1.25 * SHARE, f"{above / SHARE:.2f} × the share at {times} × the budget"
+
+
+def test_a_hot_key_with_a_hundred_million_matches_stays_within_the_share(spark, tmp_path):
+    rows = 20_000
+    schema = pa.schema({"k": pa.int64(), "t": pa.int64()})
+    feeds = [Feed(tmp_path / name, schema) for name in ("left", "right")]
+    for port, feed in enumerate(feeds):
+        ids = np.arange(rows)
+        feed.add(pa.table([np.where(ids % 2 == 0, 0, 1 + 2 * ids + port), ids], schema=schema))
+    run(spark, tmp_path / "warm", 100)
+    baseline = max(private_memory().values())
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "c"), memory=MEMORY)
+    left, right = (
+        flow.source(feed.stream(spark), time="t", progress=pk.ordered(), name=feed.folder.name) for feed in feeds
+    )
+    left.join(right, on="k", within=pk.band(10**9, 10**9)).to_format("noop")
+    with watched() as most:
+        query = flow.run()
+    assert query.progress().rows_out == (rows // 2) ** 2
+    assert most[0] - baseline <= 1.25 * SHARE
+    assert max(e.operators["join0"].peak_memory for e in query.progress().epochs) <= SHARE

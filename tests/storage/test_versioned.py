@@ -1,0 +1,205 @@
+"""Checkpoints: what was committed comes back, what is another's is refused, what is needed is never deleted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from penstock.core.errors import CheckpointError, StateError
+from penstock.core.operator import State
+from penstock.core.pages import Page
+from penstock.core.progress import Track
+from penstock.storage.files import FilePages
+from penstock.storage.versioned import Checkpoint, Ledger, Plan, next_ledger, state_from_json, state_to_json
+
+FLOW = {"sources": {"orders": {"time": "ts"}}, "operators": {"join0": {"how": "left", "on": [["id", "id"]]}}}
+TRACK = Track(bound=-5, max_time=9, heard=77, recent=((3, 9), (1, 9)))
+
+
+def a_page(name: str, marks: str | None = None) -> Page:
+    return Page(
+        name, port=1, begin=2, end=5, nbytes=80, min_time=-(2**63), max_time=7, min_hash=0, max_hash=2**64 - 1,
+        floor=3, marks=marks,
+    )  # fmt: skip
+
+
+def ledger_of(epoch: int, *pages: Page) -> Ledger:
+    return Ledger(
+        epoch=epoch,
+        tracks={"orders": TRACK},
+        ports={"join0": (4, -(2**63))},
+        states={"join0": (State(pages, meta={"seed": 1}), State())},
+    )
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Checkpoint:
+    return Checkpoint(str(tmp_path / "checkpoint"))
+
+
+def folder(checkpoint: Checkpoint) -> Path:
+    return Path(checkpoint.uri)
+
+
+def test_a_new_checkpoint_is_empty(checkpoint):
+    assert checkpoint.latest() == Ledger()
+    assert checkpoint.planned(0) is None
+    assert checkpoint.vacuum() == (0, 0)
+
+
+def test_the_latest_ledger_comes_back_as_it_was_committed(checkpoint):
+    checkpoint.commit(ledger_of(0))
+    checkpoint.commit(last := ledger_of(1, a_page("p", marks="m")))
+    assert Checkpoint(checkpoint.uri).latest() == last
+    assert next_ledger(last).epoch == 2
+
+
+def test_a_plan_comes_back_as_it_was_made_until_the_epoch_after_next(checkpoint):
+    plans = [Plan(epoch=n, now=123, shards=4, tracks={"orders": TRACK}, static=True, end=n == 2) for n in range(3)]
+    for plan in plans:
+        checkpoint.plan(plan)
+    assert [Checkpoint(checkpoint.uri).planned(n) for n in range(3)] == [None, plans[1], plans[2]]
+
+
+def test_state_comes_back_from_json(checkpoint):
+    state = State((a_page("p"), a_page("q", marks="m")), meta={"n": 1})
+    assert state_from_json(state_to_json(state)) == state
+
+
+def test_epochs_are_ordered_as_numbers(checkpoint):
+    for epoch in (9, 10):
+        checkpoint.commit(ledger_of(epoch))
+    assert checkpoint.latest().epoch == 10
+
+
+# Whose it is
+
+
+def test_a_flow_may_claim_its_own_checkpoint_again(checkpoint):
+    checkpoint.claim(FLOW)
+    Checkpoint(checkpoint.uri).claim(FLOW)
+
+
+def test_a_changed_flow_is_refused_with_the_difference_and_nothing_is_touched(checkpoint):
+    checkpoint.claim(FLOW)
+    checkpoint.commit(ledger_of(0))
+    before = {path: path.read_bytes() for path in folder(checkpoint).rglob("*") if path.is_file()}
+    changed = {"sources": {}, "operators": {"join0": {"how": "inner", "on": [["id", "id"]]}}}
+    with pytest.raises(CheckpointError) as error:
+        Checkpoint(checkpoint.uri).claim(changed)
+    assert str(error.value).splitlines() == [
+        f"Checkpoint {checkpoint.uri} belongs to a flow that differs from this one:",
+        "  operators.join0.how: was left, is now inner",
+        "  sources.orders: was {'time': 'ts'}, is now nothing",
+        "Its state was left untouched. Undo the change, or start with a new checkpoint folder.",
+    ]
+    assert {path: path.read_bytes() for path in folder(checkpoint).rglob("*") if path.is_file()} == before
+
+
+def test_state_of_another_format_is_refused(checkpoint, monkeypatch):
+    checkpoint.claim(FLOW)
+    monkeypatch.setattr("penstock.storage.versioned.FORMAT", 99)
+    with pytest.raises(CheckpointError, match="format: was 1, is now 99"):
+        Checkpoint(checkpoint.uri).claim(FLOW)
+
+
+def test_ledgers_without_the_flow_they_belong_to_are_refused(checkpoint):
+    checkpoint.commit(ledger_of(0))
+    with pytest.raises(StateError, match=r"flow\.json is missing"):
+        checkpoint.claim(FLOW)
+
+
+# What is broken
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"epoch": 0, "tra', "not json"])
+def test_a_broken_ledger_is_an_error_with_its_path_and_never_an_empty_state(checkpoint, content):
+    checkpoint.commit(ledger_of(0))
+    path = folder(checkpoint) / "ledger" / "00000000.json"
+    path.write_text(content)
+    with pytest.raises(StateError, match=rf"State file {path} is not what was written: .*Restore the file"):
+        checkpoint.latest()
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", '{"epoch": 0}'])
+def test_a_ledger_that_is_json_but_no_ledger_is_broken_too(checkpoint, content):
+    checkpoint.commit(ledger_of(0))
+    path = folder(checkpoint) / "ledger" / "00000000.json"
+    path.write_text(content)
+    with pytest.raises(StateError, match=rf"State file {path} is not what was written"):
+        checkpoint.latest()
+
+
+def test_a_page_the_ledger_names_that_is_gone_is_found_before_anything_runs(checkpoint):
+    with pytest.raises(StateError, match=r"state/join0/gone is missing.*Restore the file from a backup"):
+        checkpoint.check(ledger_of(0, a_page("gone")))
+
+
+def test_a_shard_that_did_not_report_stops_the_epoch(checkpoint):
+    checkpoint.stage("7-a", "join0", 0, {"rows": 1})
+    with pytest.raises(StateError, match=r"Shard 1 of join0 did not report for 7-a: .* the epoch was not committed"):
+        checkpoint.staged("7-a", "join0", shards=2)
+
+
+def test_what_a_second_attempt_of_a_task_says_replaces_what_the_first_said(checkpoint):
+    checkpoint.stage("7-a", "join0", 0, {"attempt": 1})
+    checkpoint.stage("7-a", "join0", 0, {"attempt": 2})
+    assert checkpoint.staged("7-a", "join0", shards=1) == [{"attempt": 2}]
+    checkpoint.forget("7-a")
+    checkpoint.forget("never was")
+    with pytest.raises(StateError, match="did not report"):
+        checkpoint.staged("7-a", "join0", shards=1)
+
+
+def test_a_draft_that_a_crash_left_behind_is_not_a_ledger(checkpoint):
+    checkpoint.commit(ledger_of(0))
+    (folder(checkpoint) / "ledger" / "00000001.json.draft").write_text('{"epo')
+    assert checkpoint.latest().epoch == 0
+
+
+# What may go
+
+
+def put(checkpoint: Checkpoint, number: int) -> str:
+    store = FilePages(checkpoint.pages("join0"), prefix=f"e{number}")
+    return store.put(pa.record_batch({"n": pa.array([number])}))
+
+
+def there(checkpoint: Checkpoint) -> set[str]:
+    return {path.name for path in (folder(checkpoint) / "state" / "join0").iterdir()}
+
+
+def test_vacuum_deletes_only_what_no_kept_ledger_names(checkpoint):
+    oldest, older, marks, newest, orphan = (put(checkpoint, number) for number in range(5))
+    checkpoint.commit(ledger_of(0, a_page(oldest)))
+    checkpoint.commit(ledger_of(1, a_page(older, marks=marks)))
+    checkpoint.commit(ledger_of(2, a_page(newest)))
+    checkpoint.stage("3-a", "join0", 0, {})
+    sizes = [(folder(checkpoint) / "state" / "join0" / name).stat().st_size for name in (oldest, orphan)]
+    assert checkpoint.vacuum() == (2, sum(sizes))
+    assert there(checkpoint) == {older, marks, newest}
+    assert not list((folder(checkpoint) / "staged").iterdir())
+    checkpoint.check(checkpoint.latest())
+
+
+def test_vacuum_stops_at_a_broken_ledger_before_it_deletes_anything(checkpoint):
+    kept = put(checkpoint, 0)
+    checkpoint.commit(ledger_of(0, a_page(kept)))
+    (folder(checkpoint) / "ledger" / "00000000.json").write_text("{")
+    with pytest.raises(StateError, match="is not what was written"):
+        checkpoint.vacuum()
+    assert there(checkpoint) == {kept}
+
+
+def test_only_the_last_two_versions_are_kept(checkpoint):
+    for epoch in range(4):
+        checkpoint.commit(ledger_of(epoch))
+    assert sorted(path.name for path in (folder(checkpoint) / "ledger").iterdir()) == ["00000002.json", "00000003.json"]
+
+
+def test_dropping_a_page_that_is_gone_already_is_fine(checkpoint):
+    name = put(checkpoint, 0)
+    checkpoint.drop("join0", [name, name, "never-was"])
+    assert there(checkpoint) == set()

@@ -1,0 +1,319 @@
+"""The command line without Spark: what the doctor finds, which benchmarks there are, what vacuum frees and refuses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import penstock as pk
+from penstock import cli, demo
+from penstock.core.operator import State
+from penstock.core.pages import Page
+from penstock.flow.report import EpochReport, OperatorReport, Report
+from penstock.storage.files import FilePages
+from penstock.storage.versioned import Checkpoint, Ledger
+from penstock.workloads.orders import OrdersAndPayments
+
+
+def program(folder: Path, name: str, says: str, code: int = 0) -> Path:
+    """A program that says something on stderr, as java -version does."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{says}\nEND\nexit {code}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def no_java(monkeypatch, tmp_path):
+    """A PATH with the shell's own commands, and no Java."""
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    for name in ("cat", "sh"):
+        (commands / name).symlink_to(f"/bin/{name}")
+    monkeypatch.setenv("PATH", str(commands))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    return commands
+
+
+class TestDoctor:
+    def test_java_that_is_not_there(self, no_java):
+        finding = cli.java()
+        assert not finding.ok
+        assert str(finding) == (
+            "MISSING Java: there is none in the PATH, and JAVA_HOME is not set. Install one: "
+            "apt-get install openjdk-17-jre-headless, brew install openjdk@17, or conda install openjdk=17; "
+            "or set JAVA_HOME to one that is there."
+        )
+
+    def test_java_that_is_too_old(self, no_java):
+        old = program(no_java, "java", 'java version "1.8.0_392"')
+        finding = cli.java()
+        assert not finding.ok
+        assert str(finding).startswith(f"MISSING Java 8 ({old}). Spark needs 17 or newer. Install one: apt-get")
+
+    @pytest.mark.parametrize("version", ["17.0.15", "21", "25-ea"])
+    def test_java_that_will_do(self, no_java, version):
+        new = program(no_java, "java", f'openjdk version "{version}" 2025-04-15')
+        assert str(cli.java()) == f"ok      Java {version[:2]} ({new})"
+
+    def test_java_home_comes_before_the_path(self, no_java, monkeypatch, tmp_path):
+        program(no_java, "java", 'openjdk version "17.0.15"')
+        program(tmp_path / "old", "bin/java", 'openjdk version "11.0.2"')
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
+        assert cli.java().what.startswith("Java 11")
+
+    def test_java_home_without_java(self, no_java, monkeypatch, tmp_path):
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
+        assert f"from JAVA_HOME={tmp_path / 'none'}, does not run" in cli.java().what
+
+    def test_java_that_says_nothing_useful(self, no_java):
+        program(no_java, "java", "Unable to locate a Java Runtime.", code=1)
+        assert "does not tell its version" in cli.java().what
+
+    @pytest.mark.parametrize(
+        ("version", "limits", "ok"),
+        [("2.3.3", "<3,>=2.2", True), ("3.0.0", "<3,>=2.2", False), ("2.1.9", ">=2.2", False), ("18.0", ">=18", True)],
+    )
+    def test_versions_have_limits(self, version, limits, ok):
+        assert cli.within_limits(version, limits) is ok
+
+    def test_every_package_that_penstock_needs_is_looked_at(self):
+        found = {finding.what.split()[0]: finding for finding in cli.packages()}
+        assert {"numpy", "pandas", "pyarrow", "pyspark"} <= found.keys()
+        assert all(finding.ok for finding in found.values())
+
+    def test_a_package_that_is_not_there(self):
+        assert str(cli.package("nowhere>=2")) == "MISSING nowhere: not installed. pip install 'nowhere>=2'"
+
+    def test_a_folder_that_cannot_be_written_to(self, tmp_path):
+        finding = cli.writable(lambda: str(tmp_path / "none"), "temporary files", "Set TMPDIR")
+        assert not finding.ok
+        assert finding.what.startswith("write access for temporary files (")
+        assert cli.writable(lambda: str(tmp_path), "temporary files", "Set TMPDIR").ok
+
+    def test_too_little_memory_or_disk(self, monkeypatch):
+        monkeypatch.setattr(cli, "_LEAST_MEMORY", 10**18)
+        monkeypatch.setattr(cli, "_LEAST_DISK", 10**18)
+        assert not cli.memory().ok
+        assert not cli.disk().ok
+
+    def test_a_worker_python_without_penstock(self, monkeypatch, tmp_path):
+        bare = program(tmp_path, "python", "ModuleNotFoundError: No module named 'penstock'", code=1)
+        monkeypatch.setenv("PYSPARK_PYTHON", str(bare))
+        assert str(cli.worker()) == (
+            f"MISSING worker Python: {bare} cannot import penstock (ModuleNotFoundError: No module named 'penstock'). "
+            f"Install penstock there, or set PYSPARK_PYTHON={sys.executable}."
+        )
+
+    def test_a_worker_python_that_is_not_there(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "none"))
+        assert "does not run" in cli.worker().what
+
+    def test_this_python_will_do(self, monkeypatch):
+        monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+        assert cli.python().ok
+        assert cli.worker().ok
+
+    def test_quiet_prints_problems_only_and_the_exit_code_says_there_are_some(self, no_java, monkeypatch, capsys):
+        monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+        assert cli.main(["doctor", "--quiet"]) == 1
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split(":")[0] for line in lines] == ["MISSING Java"]
+
+    def test_without_problems_quiet_prints_nothing(self, no_java, monkeypatch, capsys):
+        monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+        program(no_java, "java", 'openjdk version "17.0.15"')
+        assert cli.main(["doctor", "--quiet"]) == 0
+        assert capsys.readouterr().out == ""
+        assert cli.main(["doctor"]) == 0
+        assert all(line.startswith("ok ") for line in capsys.readouterr().out.splitlines())
+
+
+class TestBench:
+    @pytest.fixture
+    def checkout(self, monkeypatch, tmp_path):
+        """A current folder with two benchmarks and something else; the package is elsewhere."""
+        folder = tmp_path / "benchmarks"
+        folder.mkdir()
+        (folder / "lookup_join.py").write_text(
+            '"""A stream against a table.\n\nMore."""\ndef main(quick): print(quick)'
+        )
+        (folder / "demo_of_neighbours.py").write_text('"""Neighbours."""\nimport rows\ndef main(quick): print(rows.N)')
+        (folder / "rows.py").write_text('"""No benchmark."""\nN = 3')
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(pk, "__file__", str(tmp_path / "site" / "lib" / "penstock" / "__init__.py"))
+        monkeypatch.setattr(sys, "path", [*sys.path])
+
+    def test_without_a_name_they_are_listed(self, checkout, capsys):
+        assert cli.main(["bench"]) == 0
+        assert (
+            capsys.readouterr().out
+            == "demo-of-neighbours  Neighbours.\nlookup-join         A stream against a table.\n"
+        )
+
+    def test_an_unknown_one_is_an_error_that_lists_them(self, checkout, capsys):
+        assert cli.main(["bench", "lookup"]) == 2
+        said = capsys.readouterr()
+        assert said.err == "penstock: there is no benchmark 'lookup'. There are:\n"
+        assert "lookup-join" in said.out
+
+    @pytest.mark.parametrize(
+        ("arguments", "out"), [(["lookup-join"], "False\n"), (["lookup_join", "--quick"], "True\n")]
+    )
+    def test_a_named_one_runs(self, checkout, capsys, arguments, out):
+        assert cli.main(["bench", *arguments]) == 0
+        assert capsys.readouterr().out == out
+
+    def test_it_may_import_its_neighbours(self, checkout, capsys):
+        assert cli.main(["bench", "demo-of-neighbours"]) == 0
+        assert capsys.readouterr().out == "3\n"
+
+    def test_an_installed_package_has_none(self, checkout, monkeypatch, tmp_path, capsys):
+        monkeypatch.chdir(tmp_path / "benchmarks")
+        assert cli.main(["bench"]) == 2
+        assert "they live in penstock's repository" in capsys.readouterr().err
+
+    def test_those_of_this_checkout_are_found_from_anywhere(self, monkeypatch, tmp_path, capsys):
+        monkeypatch.chdir(tmp_path)
+        assert cli.main(["bench"]) == 0
+        assert "window-join" in capsys.readouterr().out
+
+
+class TestVacuum:
+    @pytest.fixture
+    def checkpoint(self, tmp_path):
+        """A checkpoint of one epoch that needs one page, with two more that an attempt left behind."""
+        checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
+        checkpoint.claim({"sources": {}, "operators": {}})
+        store = FilePages(checkpoint.pages("join0"))
+        rows = pa.record_batch({"hash": pa.array([1], pa.uint64()), "time": pa.array([1])})
+        names = [store.put(rows) for _ in range(3)]
+        page = Page(names[0], 0, 0, 1, rows.nbytes, min_time=1, max_time=1, min_hash=1, max_hash=1)
+        checkpoint.commit(Ledger(epoch=0, states={"join0": (State((page,)),)}))
+        checkpoint.stage("00000001-abc", "join0", 0, {})
+        return checkpoint
+
+    def test_what_no_version_needs_goes(self, checkpoint, tmp_path, capsys):
+        pages = tmp_path / "checkpoint" / "state" / "join0"
+        size = sum(page.stat().st_size for page in pages.iterdir()) // 3 * 2
+        assert cli.main(["vacuum", checkpoint.uri]) == 0
+        assert capsys.readouterr().out == f"2 files, {size / 1000:.1f} kB freed\n"
+        assert {page.name for page in pages.iterdir()} == checkpoint.latest().names("join0")
+        checkpoint.check(checkpoint.latest())
+        assert cli.main(["vacuum", checkpoint.uri]) == 0
+        assert capsys.readouterr().out == "0 files, 0 B freed\n"
+
+    def test_a_uri_will_do(self, checkpoint, capsys):
+        assert cli.main(["vacuum", f"file://{checkpoint.uri}"]) == 0
+        assert capsys.readouterr().out.startswith("2 files")
+
+    def test_a_folder_that_is_no_checkpoint_is_left_alone(self, tmp_path, capsys):
+        (tmp_path / "state" / "mine").mkdir(parents=True)
+        (tmp_path / "state" / "mine" / "thesis.txt").write_text("years of work")
+        assert cli.main(["vacuum", str(tmp_path)]) == 2
+        assert capsys.readouterr().err == (
+            f"penstock: {tmp_path} is no checkpoint of penstock: it has no flow.json. Nothing was touched. "
+            f"Give the folder that was passed as pk.Flow(…, checkpoint=…).\n"
+        )
+        assert (tmp_path / "state" / "mine" / "thesis.txt").read_text() == "years of work"
+
+    def test_a_folder_that_is_not_there_is_not_made(self, tmp_path, capsys):
+        assert cli.main(["vacuum", str(tmp_path / "none")]) == 2
+        assert not (tmp_path / "none").exists()
+
+    @pytest.mark.parametrize("uri", ["nowhere://bucket/flow", "s3://", ""])
+    def test_what_is_no_uri_is_refused(self, uri, capsys):
+        assert cli.main(["vacuum", uri]) == 2
+
+    def test_a_damaged_checkpoint_is_an_error_without_a_traceback(self, checkpoint, tmp_path, capsys):
+        (tmp_path / "checkpoint" / "ledger" / "00000000.json").write_text("{")
+        assert cli.main(["vacuum", checkpoint.uri]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("penstock: State file ")
+        assert "Traceback" not in said
+
+
+class TestDemo:
+    @pytest.fixture
+    def done(self, tmp_path):
+        """A demo's folder after a run, made by the in-process host."""
+        assert sum(OrdersAndPayments(orders=3_000, span="20 min", seed=3).write(tmp_path / "in", every="1 min"))
+        flow = pk.LocalFlow(memory="64 MB")
+
+        def source(name):
+            tables = [pq.read_table(path) for path in sorted((tmp_path / "in" / name).iterdir())]
+            return flow.source(tables, time="ts", progress=pk.bounded_delay("30 s"), name=name)
+
+        orders, payments = source("orders"), source("payments")
+        paid = orders.join(payments, on="order_id", within=pk.band("-10 min", "+10 min"), how="left")
+        paid.to_parquet(str(tmp_path / "results"))
+        paid.late.to_parquet(str(tmp_path / "late"))
+        assert flow.run().progress().late > 0
+        return demo._Demo(tmp_path, seconds=1)
+
+    def test_its_check_finds_exact_results_exact(self, done, capsys):
+        assert done._check() == 0
+        assert "exact: 3," in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        ("change", "says"),
+        [
+            (lambda rows: rows.slice(1), "1 rows are missing and 0 too many"),
+            (lambda rows: pa.concat_tables([rows, rows.slice(0, 1)]), "0 rows are missing and 1 too many"),
+        ],
+    )
+    def test_its_check_finds_one_row_too_few_or_too_many(self, done, capsys, change, says):
+        path = max((done.folder / "results").glob("epoch=*/*.parquet"), key=lambda path: path.stat().st_size)
+        pq.write_table(change(pq.read_table(path)), path)
+        assert done._check() == 1
+        assert f"NOT exact: {says}" in capsys.readouterr().out
+
+    def test_its_samples_show_every_kind_of_result_and_late_rows(self, done, capsys):
+        done._show_samples(Report(), Report())
+        said = capsys.readouterr().out
+        assert all(what in said for what in ("not paid within 10 min", "paid twice", "payments     late"))
+
+    def test_its_progress_fits_a_line(self, tmp_path):
+        state = OperatorReport(rows_out=5, state_rows=7, state_bytes=1500)
+        bounds = {"orders": "2026-01-05 09:01:02.5", "payments": "none yet"}
+        epoch = EpochReport(
+            0, 0.5, rows_in={"orders": 10}, late={"orders": 1}, bounds=bounds, operators={"join0": state}
+        )
+        writer = demo._Writer(tmp_path, seconds=1)
+        writer.rows = 20
+        assert demo._progress(Report((epoch,)), writer, " | ") == (
+            "epochs 1, rows in 10 of 20 written, results 5, late 1 | state 7 rows, 1.5 kB | "
+            "bounds orders 09:01:02, payments none yet"
+        )
+
+    def test_without_duckdb_it_says_what_to_install(self, monkeypatch, capsys):
+        monkeypatch.setitem(sys.modules, "duckdb", None)
+        assert cli.main(["demo"]) == 2
+        assert capsys.readouterr().err == (
+            "penstock: The demo checks its output with DuckDB: pip install 'duckdb>=1.2'.\n"
+        )
+
+    @pytest.mark.parametrize("seconds", ["0", "-3", "soon", "1e9", "nan"])
+    def test_it_takes_a_number_of_seconds(self, seconds, capsys):
+        with pytest.raises(SystemExit) as left:
+            cli.main(["demo", "--seconds", seconds])
+        assert left.value.code == 2
+
+
+def test_the_version_is_the_package_version(capsys):
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--version"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out == f"penstock {pk.__version__}\n"
+
+
+def test_starting_up_loads_no_spark():
+    asked = "import sys, penstock.cli; penstock.cli._parser(); print('pyspark' in sys.modules, 'duckdb' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert said.stdout == "False False\n"
