@@ -84,18 +84,18 @@ def test_other_types_are_refused_by_name(value):
 
 
 def test_true_is_no_length_of_time():
-    with pytest.raises(DurationError, match="delay=True is not a length of time. Write a string like '10 min'"):
+    with pytest.raises(DurationError, match=r"delay=True is not a length of time. Write a string like '10 min'"):
         Duration.of(True, "delay")
 
 
 def test_on_a_date_column_only_whole_days_will_do():
     assert Duration.of("48 h").on("days") == 2
-    with pytest.raises(DurationError, match="delay=36 h is no whole number of days.*Write whole days, or make the"):
+    with pytest.raises(DurationError, match=r"delay=36 h is no whole number of days.*Write whole days, or make the"):
         Duration.of("36 h").on("days", "delay")
 
 
 def test_on_a_timestamp_a_number_needs_a_unit():
-    with pytest.raises(DurationError, match="after=10 has no unit. The time column counts microseconds: write '10 s'"):
+    with pytest.raises(DurationError, match=r"after=10 has no unit. The time column counts microseconds: write '10 s'"):
         Duration.of(10).on("microseconds", "after")
 
 
@@ -104,7 +104,9 @@ def test_zero_needs_no_unit():
 
 
 def test_on_an_integer_column_real_time_means_nothing():
-    with pytest.raises(DurationError, match="before=10 min is real time, but the time column is an integer.*plain num"):
+    with pytest.raises(
+        DurationError, match=r"before=10 min is real time, but the time column is an integer.*plain num"
+    ):
         Duration.of("10 min").on("ticks", "before")
 
 

@@ -98,9 +98,9 @@ def test_other_types_are_refused_with_what_to_select_instead(kind, hint):
 
 
 def test_an_unknown_time_column_is_refused_with_the_nearest_name():
-    with pytest.raises(ConfigError, match="time='tss' is not a column of this stream. Did you mean 'ts'?"):
+    with pytest.raises(ConfigError, match=r"time='tss' is not a column of this stream. Did you mean 'ts'?"):
         time_unit(pa.schema({"ts": pa.int64(), "k": pa.int64()}), "tss")
-    with pytest.raises(ConfigError, match="time='when' is not a column of this stream. Its columns are: ts, k"):
+    with pytest.raises(ConfigError, match=r"time='when' is not a column of this stream. Its columns are: ts, k"):
         time_unit(pa.schema({"ts": pa.int64(), "k": pa.int64()}), "when")
 
 

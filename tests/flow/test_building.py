@@ -51,12 +51,16 @@ def paid(flow):
             {"time": "t", "progress": pk.punctuated("name")},
             r"punctuated\('name'\) is string, .* 't' is int64\. Cast it",
         ),
-        ({"time": "t", "progress": pk.ordered(idle=10)}, r"idle=10 has no unit"),
     ],
 )
 def test_a_source_that_makes_no_sense_is_refused(flow, arguments, message):
     with pytest.raises(ConfigError, match=message):
         flow.source(ROWS, **arguments)
+
+
+def test_idle_without_a_unit_is_refused_before_anything_runs(flow):
+    with pytest.raises(ConfigError, match=r"idle=10 has no unit"):
+        flow.source(ROWS, time="t", progress=pk.ordered(idle=10))
 
 
 def test_two_sources_of_one_name_are_refused(flow, orders):
@@ -125,7 +129,7 @@ def test_times_that_count_differently_cannot_be_compared(flow, orders):
 
 def test_a_number_is_no_length_on_a_timestamp(flow):
     a, b = (flow.source(STAMPED, time="ts", name=name) for name in "ab")
-    with pytest.raises(DurationError, match="has no unit. The time column counts microseconds: write '5 s'"):
+    with pytest.raises(DurationError, match=r"has no unit. The time column counts microseconds: write '5 s'"):
         a.join(b, on="order_id", within=NEAR)
 
 

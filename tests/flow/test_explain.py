@@ -16,7 +16,7 @@ def paid_orders():
     paid = flow.source(pa.table({"id": [1, None], "t": [3, None]}), time="t", name="paid")
     pairs = orders.where("id > 0").join(paid, on="id", within=pk.band(0, 10), where="l.t < r.t", name="pay")
     pairs.to_memory()
-    orders.union(paid).select("id").late.to_memory()
+    orders.union(paid).late.to_memory()
     return flow.run()
 
 
@@ -37,11 +37,7 @@ def test_explain_says_what_each_operator_does_by_which_method_and_why(capsys):
         "    where id > 0 (native)",
         "      source orders by t, progress Ordered: 2 rows, 0 late, bound end",
         "    source paid by t, progress NoPromise: 1 rows, 1 late, bound end",
-        "memory (late rows): exactly once",
-        "  select id (native)",
-        "    union of 2: progress is that of the slowest",
-        "      source orders by t, progress Ordered: 2 rows, 0 late, bound end",
-        "      source paid by t, progress NoPromise: 1 rows, 1 late, bound end",
+        "memory: exactly once, late rows of orders, paid",
     ]
 
 
@@ -52,6 +48,19 @@ def test_a_method_that_was_asked_for_is_explained_as_that():
     text = flow.run().explain()
     assert "because method='oa' was asked for" in text
     assert "tumbling(5" in text
+
+
+def test_selections_and_unions_stand_where_they_are_done():
+    flow = pk.LocalFlow()
+    a, b = (flow.source(pa.table({"k": [1], "t": [0]}), time="t", name=name) for name in "ab")
+    a.union(b).select("k").to_memory()
+    assert flow.run().explain().splitlines()[1:] == [
+        "memory: exactly once",
+        "  select k (native)",
+        "    union of 2: progress is that of the slowest",
+        "      source a by t, progress NoPromise: 1 rows, 0 late, bound end",
+        "      source b by t, progress NoPromise: 1 rows, 0 late, bound end",
+    ]
 
 
 def test_progress_sums_up_the_epochs_and_shows_the_last():

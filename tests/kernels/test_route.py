@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -29,7 +31,7 @@ def test_the_ranges_cover_the_space_one_after_the_other(shards):
     ranges = [hash_range(shard, shards) for shard in range(shards)]
     assert ranges[0][0] == 0
     assert ranges[-1][1] == 2**64 - 1
-    assert all(one[1] + 1 == next_[0] for one, next_ in zip(ranges, ranges[1:], strict=False))
+    assert all(one[1] + 1 == next_[0] for one, next_ in pairwise(ranges))
 
 
 @given(counts, st.integers(0, 4999))

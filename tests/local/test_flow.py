@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
+from decimal import Decimal
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -51,7 +53,7 @@ def epochs(draw) -> list[pa.Table]:
         top = max(top, rows[-1][1])
     cuts = sorted(draw(st.lists(st.integers(0, len(rows)), max_size=3)))
     ends = [0, *cuts, len(rows)]
-    return [table(*rows[a:b], first=a) for a, b in zip(ends, ends[1:], strict=False)]
+    return [table(*rows[a:b], first=a) for a, b in pairwise(ends)]
 
 
 def listed(tables: list[pa.Table]) -> list[dict]:
@@ -62,17 +64,20 @@ def joined_rows(lefts: list[dict], rights: list[dict], near: oracle.Near, how: s
     """The rows of a join by its definition, with the event time that `time` gives them."""
     left_by, right_by = {row["id"]: row for row in lefts}, {row["id"]: row for row in rights}
     rows = []
-    for l, r in oracle.window_join(lefts, rights, near, how).elements():
-        there = [side for side in (left_by.get(l), right_by.get(r)) if side is not None]
+    for left, right in oracle.window_join(lefts, rights, near, how).elements():
+        there = [side for side in (left_by.get(left), right_by.get(right)) if side is not None]
         times = [side["t"] for side in there]
         t = {"left": times[0], "right": times[-1], "latest": max(times), "earliest": min(times)}[time]
-        rows.append({"k": there[0]["k"], "t": t, "id": (l, r)})
+        rows.append({"k": there[0]["k"], "t": t, "id": (left, right)})
     return rows
 
 
 chains = st.sampled_from(
-    [(how, time) for how in ("inner", "left", "full") for time in ("left", "latest", "earliest")][:-3]
-    + [("inner", "right"), ("right", "right"), ("full", "latest"), ("full", "earliest")]
+    [
+        *[("inner", time) for time in ("left", "right", "latest", "earliest")],
+        *[("left", time) for time in ("left", "latest", "earliest")],
+        *[("right", "right"), ("full", "latest"), ("full", "earliest")],
+    ]
 )
 
 
@@ -104,11 +109,11 @@ def test_a_join_with_a_union_equals_the_join_with_all_its_rows(a, b, c, shards):
     flow.run()
     lefts = [{**row, "id": (row["id"], n)} for n, side in enumerate((a, b)) for row in listed(side)]
     expected = oracle.window_join(lefts, listed(c), oracle.tumbling(10), "left")
-    assert ids(out.table(), "id", "id_right") == Counter((l[0], r) for l, r in expected.elements())
+    assert ids(out.table(), "id", "id_right") == Counter((left[0], right) for left, right in expected.elements())
 
 
 @given(epochs(), epochs())
-@examples(0.02)
+@examples(0.008)
 def test_where_on_pairs_keeps_the_pairs_for_which_it_holds(a, b):
     flow, left, right = flow_of(a, b)
     out = left.join(right, on="k", within=pk.band(9, 9), where="l.t < r.t AND r.id % 2 = 0").to_memory()
@@ -116,7 +121,7 @@ def test_where_on_pairs_keeps_the_pairs_for_which_it_holds(a, b):
     rows = {side: {row["id"]: row for row in listed(tables)} for side, tables in (("l", a), ("r", b))}
     pairs = oracle.window_join(listed(a), listed(b), oracle.band(-9, 9), "inner")
     expected = Counter(
-        {(l, r): n for (l, r), n in pairs.items() if rows["l"][l]["t"] < rows["r"][r]["t"] and r % 2 == 0}
+        {(i, j): n for (i, j), n in pairs.items() if rows["l"][i]["t"] < rows["r"][j]["t"] and j % 2 == 0}
     )
     assert ids(out.table(), "id", "id_right") == expected
 
@@ -221,7 +226,7 @@ def test_late_rows_of_sources_whose_columns_share_a_name_but_not_a_type_come_out
 
 
 def test_before_anything_ran_the_late_outlet_has_its_two_columns_already():
-    flow, a = flow_of(table((1, 0)))
+    _, a = flow_of(table((1, 0)))
     assert a.late.to_memory().table().column_names == ["k", "t", "id", "late_source", "late_reason"]
 
 
@@ -258,11 +263,15 @@ WIDENED = {
 }
 
 
+def numbers(kind: pa.DataType) -> pa.Array:
+    return pa.array([Decimal(1), Decimal(2)] if pa.types.is_decimal(kind) else [1, 2], kind)
+
+
 @pytest.mark.parametrize("kinds", WIDENED, ids=str)
 def test_keys_of_two_widths_are_compared_as_the_wider(kinds):
     flow = pk.LocalFlow(shards=3)
     a, b = (
-        flow.source(pa.table({"k": pa.array([1, 2]).cast(kind), "t": [0, 0]}), time="t", name=str(port))
+        flow.source(pa.table({"k": numbers(kind), "t": [0, 0]}), time="t", name=str(port))
         for port, kind in enumerate(kinds)
     )
     pairs = a.join(b, on="k", within=pk.band(0, 0))
@@ -273,7 +282,7 @@ def test_keys_of_two_widths_are_compared_as_the_wider(kinds):
 
 
 def test_names_that_are_taken_get_the_suffix():
-    flow, a, b = flow_of(table((1, 0)), table((1, 1)))
+    _, a, b = flow_of(table((1, 0)), table((1, 1)))
     assert a.join(b, on="k", within=pk.band(5, 5)).columns.names == ["k", "t", "id", "t_right", "id_right"]
     assert a.join(b, on="k", within=pk.band(5, 5), suffix="2").columns.names == ["k", "t", "id", "t2", "id2"]
 
@@ -403,13 +412,14 @@ def test_a_source_that_falls_silent_stops_holding_the_others_back():
 # Memory
 
 
-@pytest.mark.parametrize("memory", [3_000, 6_000, 20_000])
-def test_state_that_outgrows_the_memory_goes_to_files_and_results_stay_exact(memory):
-    rows = [table((n % 2, n), first=n) for n in range(120)]
+@pytest.mark.parametrize(("memory", "size"), [(1_500, 1), (2_500, 7), (6_000, 7)])
+def test_state_that_outgrows_the_memory_goes_to_files_and_results_stay_exact(memory, size):
+    """24 epochs of `size` rows a side, all of which stay in state: up to five times the memory."""
+    rows = [table(*[(n % 2, n)] * size, first=n) for n in range(24)]
     flow, a, b = flow_of(rows, rows, memory=memory)
     out = a.join(b, on="k", within=pk.band(1000, 1000)).to_memory()
     report = flow.run().progress()
-    assert out.table().num_rows == 2 * 60 * 60
+    assert out.table().num_rows == 2 * (12 * size) ** 2
     assert max(epoch.operators["join0"].peak_memory for epoch in report.epochs) <= memory
 
 
@@ -422,7 +432,7 @@ def test_memory_too_small_for_one_page_is_refused_where_it_is_written():
 
 
 def test_parquet_gets_a_folder_per_epoch(tmp_path):
-    flow, a = flow_of([table((1, 0)), table((2, 1))])
+    _, a = flow_of([table((1, 0)), table((2, 1))])
     a.to_parquet(str(tmp_path / "out")).run()
     folders = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert folders == ["epoch=0", "epoch=1", "epoch=2"]
@@ -430,7 +440,7 @@ def test_parquet_gets_a_folder_per_epoch(tmp_path):
 
 
 def test_the_console_shows_the_first_rows_of_epochs_that_have_any(capsys):
-    flow, a = flow_of([table((1, 0), (2, 1)), table()])
+    _, a = flow_of([table((1, 0), (2, 1)), table()])
     a.to_console(rows=1).run()
     shown = capsys.readouterr().out
     assert shown.count("-- epoch") == 1
@@ -438,7 +448,7 @@ def test_the_console_shows_the_first_rows_of_epochs_that_have_any(capsys):
 
 
 def test_a_writer_of_sparks_is_refused_with_what_to_use_instead():
-    flow, a = flow_of(table((1, 0)))
+    _, a = flow_of(table((1, 0)))
     with pytest.raises(ConfigError, match=r"format kafka is a writer of Spark's\. In a local flow use to_parquet"):
         a.to_format("kafka", topic="x").run()
 
@@ -464,12 +474,12 @@ def test_a_flow_that_was_started_goes_on_until_it_is_told_to_end():
 def test_a_source_that_changes_its_columns_is_refused():
     flow, a = flow_of([table((1, 0)), table((1, 0)).drop_columns(["id"])])
     a.to_memory()
-    with pytest.raises(FlowError, match=r"Source 'a' changed its columns from k: int64.* to k: int64"):
+    with pytest.raises(FlowError, match=r"(?s)Source 'a' changed its columns from k: int64.* to k: int64"):
         flow.run()
 
 
 def test_a_flow_without_sink_or_with_an_unused_source_is_refused():
-    flow, a, b = flow_of(table((1, 0)), table((1, 0)))
+    flow, a, _ = flow_of(table((1, 0)), table((1, 0)))
     with pytest.raises(FlowError, match=r"The flow has no sink, so nothing would come out\. Add one, as in"):
         flow.run()
     a.to_memory()

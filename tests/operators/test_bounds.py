@@ -58,16 +58,16 @@ def times_of(out) -> list[tuple[int | None, int | None]]:
 @examples(0.06)
 def test_no_later_pair_lies_below_an_individual_bound_or_inside_the_joint_box(case):
     for bounds, pairs in steps(case):
-        for l, r in pairs:
-            assert l >= bounds.individual[LEFT]
-            assert r >= bounds.individual[RIGHT]
-            assert not (l < bounds.joint[LEFT] and r < bounds.joint[RIGHT])
+        for first, second in pairs:
+            assert first >= bounds.individual[LEFT]
+            assert second >= bounds.individual[RIGHT]
+            assert not (first < bounds.joint[LEFT] and second < bounds.joint[RIGHT])
 
 
-def event_time(time: str, l: int | None, r: int | None) -> int:
+def event_time(time: str, first: int | None, second: int | None) -> int:
     """The event time of a result by what `time` says it is."""
-    there = [t for t in (l, r) if t is not None]
-    return {"left": l, "right": r, "latest": max(there), "earliest": min(there)}[time]
+    there = [t for t in (first, second) if t is not None]
+    return {"left": first, "right": second, "latest": max(there), "earliest": min(there)}[time]
 
 
 def allowed(how: str, time: str) -> bool:
@@ -85,8 +85,8 @@ def test_the_bound_on_event_time_is_sound_for_every_kind_of_join(how, time):
     def check(case):
         config = WindowJoin((("k", "k"),), case.within, how, time)
         for bounds, results in steps(case):
-            for l, r in results:
-                assert event_time(time, l, r) >= config.bound(bounds)
+            for times in results:
+                assert event_time(time, *times) >= config.bound(bounds)
 
     check()
 
@@ -123,18 +123,18 @@ def test_at_the_end_of_both_streams_everything_is_out():
 # F18: when a group (ts0, ts1) is complete
 
 
-def complete_by_individual(bounds: Bounds, l: int, r: int) -> bool:
-    return l < bounds.individual[LEFT] or r < bounds.individual[RIGHT]
+def complete_by_individual(bounds: Bounds, first: int, second: int) -> bool:
+    return first < bounds.individual[LEFT] or second < bounds.individual[RIGHT]
 
 
-def complete_by_joint(bounds: Bounds, l: int, r: int) -> bool:
-    return l < bounds.joint[LEFT] and r < bounds.joint[RIGHT]
+def complete_by_joint(bounds: Bounds, first: int, second: int) -> bool:
+    return first < bounds.joint[LEFT] and second < bounds.joint[RIGHT]
 
 
 @pytest.mark.parametrize("within", [band(2, 2), band(1, 4), band("+1", 3), tumbling(4), tumbling(5, origin=2)], ids=str)
 def test_joint_bounds_complete_a_group_no_later_than_individual_ones(within):
     """For every pair of bounds and every pair of times that can match at all."""
-    pairs = [(l, r) for l in range(-8, 9) for r in range(-12, 13) if near(within)(l, r)]
+    pairs = [(i, j) for i in range(-8, 9) for j in range(-12, 13) if near(within)(i, j)]
     for b0 in range(-8, 9):
         for b1 in range(-8, 9):
             bounds = bounds_after(within, b0, b1)
@@ -143,7 +143,7 @@ def test_joint_bounds_complete_a_group_no_later_than_individual_ones(within):
 
 @pytest.mark.parametrize("within", [band(2, 2), band(1, 4), tumbling(4), tumbling(5, origin=2)], ids=str)
 def test_the_clipped_box_covers_every_pair_that_the_whole_box_does(within):
-    pairs = [(l, r) for l in range(-8, 9) for r in range(-12, 13) if near(within)(l, r)]
+    pairs = [(i, j) for i in range(-8, 9) for j in range(-12, 13) if near(within)(i, j)]
     for b0 in range(-8, 9):
         for b1 in range(-8, 9):
             bounds = bounds_after(within, b0, b1)

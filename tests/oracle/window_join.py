@@ -35,17 +35,22 @@ def widjoin(left_range: int, right_range: int) -> Near:
 
 def window_join(left: Sequence[Row], right: Sequence[Row], near: Near, how: str, key: str = "k") -> Counter[tuple]:
     """Pairs as (left id, right id), with None for a side that is not there."""
-    pairs = [(l["id"], r["id"]) for l in left for r in right if same_key(l[key], r[key]) and near(l["t"], r["t"])]
-    met_left, met_right = {l for l, _ in pairs}, {r for _, r in pairs}
+    pairs = [
+        (ours["id"], theirs["id"])
+        for ours in left
+        for theirs in right
+        if same_key(ours[key], theirs[key]) and near(ours["t"], theirs["t"])
+    ]
+    met_left, met_right = {ours for ours, _ in pairs}, {theirs for _, theirs in pairs}
     if how == "semi":
-        return Counter((l["id"], None) for l in left if l["id"] in met_left)
+        return Counter((ours["id"], None) for ours in left if ours["id"] in met_left)
     if how == "anti":
-        return Counter((l["id"], None) for l in left if l["id"] not in met_left)
+        return Counter((ours["id"], None) for ours in left if ours["id"] not in met_left)
     out = Counter(pairs)
     if how in ("left", "full"):
-        out.update((l["id"], None) for l in left if l["id"] not in met_left)
+        out.update((ours["id"], None) for ours in left if ours["id"] not in met_left)
     if how in ("right", "full"):
-        out.update((None, r["id"]) for r in right if r["id"] not in met_right)
+        out.update((None, theirs["id"]) for theirs in right if theirs["id"] not in met_right)
     return out
 
 

@@ -57,7 +57,7 @@ def live(store: CountingPages, pages) -> Counter:
 
 
 @given(st.lists(described, max_size=14), st.sampled_from([0, 500, 3000, AMPLE]))
-@examples(0.3)
+@examples(0.15)
 def test_live_rows_and_their_marks_stay_and_the_budget_holds(specs, memory):
     store, budget = CountingPages(), Budget(memory)
     pages = made(store, specs)

@@ -132,9 +132,31 @@ def test_a_ledger_that_is_json_but_no_ledger_is_broken_too(checkpoint, content):
         checkpoint.latest()
 
 
+def spark_has_read(checkpoint: Checkpoint) -> None:
+    """Spark's own record of what the source gave, which a checkpoint cannot go on without."""
+    offsets = folder(checkpoint) / "spark" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "0").write_text("v1")
+
+
 def test_a_page_the_ledger_names_that_is_gone_is_found_before_anything_runs(checkpoint):
+    spark_has_read(checkpoint)
     with pytest.raises(StateError, match=r"state/join0/gone is missing.*Restore the file from a backup"):
         checkpoint.check(ledger_of(0, a_page("gone")))
+
+
+def test_spark_s_record_of_what_was_read_must_be_there_too(checkpoint):
+    checkpoint.check(Ledger())
+    with pytest.raises(StateError, match=r"spark/offsets is missing"):
+        checkpoint.check(ledger_of(0))
+
+
+def test_a_ledger_that_must_have_been_there_is_missed(checkpoint):
+    """Epoch 2 was planned, so epoch 1 was committed: its ledger gone, going on from 0 would lose what it did."""
+    checkpoint.commit(ledger_of(0))
+    checkpoint.plan(Plan(epoch=2, now=0, shards=1, tracks={}))
+    with pytest.raises(StateError, match=r"ledger/00000001\.json is missing"):
+        checkpoint.latest()
 
 
 def test_a_shard_that_did_not_report_stops_the_epoch(checkpoint):
@@ -181,6 +203,7 @@ def test_vacuum_deletes_only_what_no_kept_ledger_names(checkpoint):
     assert checkpoint.vacuum() == (2, sum(sizes))
     assert there(checkpoint) == {older, marks, newest}
     assert not list((folder(checkpoint) / "staged").iterdir())
+    spark_has_read(checkpoint)
     checkpoint.check(checkpoint.latest())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.core.budget import show_bytes
-from penstock.flow.graph import JoinNode, Node, SelectNode, SourceNode, UnionNode, WhereNode
+from penstock.flow.graph import JoinNode, Node, SelectNode, SourceNode, UnionNode, WhereNode, sources_of
 from penstock.flow.report import Report
 from penstock.flow.sinks import Sink
 
@@ -19,9 +19,12 @@ def explain(sinks: Sequence[Sink], report: Report, memory: int, slots: int, host
     share = memory // slots
     lines = [f"{host}: {show_bytes(memory)} for all operators, {slots} tasks at a time, {show_bytes(share)} each"]
     for sink in sinks:
-        outlet = " (late rows)" if sink.emits == "late" else ""
-        lines.append(f"{sink}{outlet}: {sink.delivery}")
-        lines += _tree(sink.node, report, indent=1)
+        if sink.emits == "late":
+            names = ", ".join(node.name for node in sources_of(sink.node))
+            lines.append(f"{sink}: {sink.delivery}, late rows of {names}")
+        else:
+            lines.append(f"{sink}: {sink.delivery}")
+            lines += _tree(sink.node, report, indent=1)
     return "\n".join(lines)
 
 

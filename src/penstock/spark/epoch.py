@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
+from penstock.core.errors import CheckpointError
 from penstock.core.operator import State
 from penstock.core.progress import Punctuated, Seen, Track, follow, wake
 from penstock.core.rows import HASH, TIME
@@ -89,8 +90,14 @@ class Engine:
 
     def run(self, batch: DataFrame | None, epoch: int, end: bool = False) -> EpochReport | None:
         """Run an epoch and commit it; None if it had been committed already."""
-        if epoch <= self.ledger.epoch:
+        if epoch == self.ledger.epoch:
             return None
+        if epoch != self.ledger.epoch + 1:
+            raise CheckpointError(
+                f"Spark asks for epoch {epoch}, but {self.ledger.epoch} is the last one committed in "
+                f"{self._checkpoint.uri}: its parts are not of one age. Restore the whole folder from a backup, or "
+                f"start with a new one."
+            )
         begun = clock.perf_counter()
         plan = self.next_plan(epoch, clock.time_ns() // 1000, end)
         work = _EpochWork(self, plan, f"{epoch:08d}-{self._run_id}")

@@ -6,6 +6,7 @@ its output has been taken.
 
 from __future__ import annotations
 
+import ctypes
 import time as clock
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -72,10 +73,12 @@ class ShardTask:
     epoch: int
     attempt: str
     roll_call: bool
-    """Whether each shard got a row that tells it which it is; a task's number does, unless its stage has other tasks."""
+    """Whether each shard got a row that tells it which it is: its task's number does not if its stage has others."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the shard."""
+        # The system's allocator gives freed buffers back at once; Arrow's own keeps up to half a share of them.
+        pa.set_memory_pool(pa.system_memory_pool())
         shard, batches = self._called(batches) if self.roll_call else (TaskContext.get().partitionId(), batches)
         checkpoint = Checkpoint(self.checkpoint)
         store = FilePages(checkpoint.pages(self.operator), prefix=f"{self.epoch:08d}-{shard:05d}")
@@ -84,6 +87,7 @@ class ShardTask:
         work = _Work()
         yield from self._run(logic, batches, budget, work)
         begun = clock.perf_counter()
+        _give_back()
         state = logic.state()
         state = State(compact(state.pages, store, budget), state.meta)
         work.seconds["settle"] = clock.perf_counter() - begun
@@ -115,30 +119,59 @@ class ShardTask:
         tops = [TIME_MIN, TIME_MIN]
         for port, bounds in enumerate(self.ports):
             yield from work.out(logic.advance(port, bounds.before))
-        for piece in work.pieces(batches, self.share // _PIECE):
-            with budget.hold(2 * piece.nbytes, "rows in flight"):
-                for inlet in self.inlets:
-                    rows = self._entering(inlet, piece)
-                    if rows.num_rows:
+        for piece in self._pieces(batches, work):
+            with budget.hold(2 * sum(batch.nbytes for part in piece for batch in part), "rows in flight"):
+                for inlet, part in zip(self.inlets, piece, strict=True):
+                    if part:
+                        rows = _taken(part)
                         tops[inlet.port] = max(tops[inlet.port], pc.max(rows.column(1)).as_py())
                         yield from work.out(logic.rows(inlet.port, rows))
+                        del rows
         for port, bounds in enumerate(self.ports):
             yield from work.out(logic.advance(port, bounds.given(tops[port])))
 
-    def _entering(self, inlet: Inlet, piece: pa.RecordBatch) -> pa.RecordBatch:
+    def _pieces(self, batches: Iterator[pa.RecordBatch], work: _Work) -> Iterator[list[list[pa.RecordBatch]]]:
+        """Arrivals by inlet, gathered until they fill their part of the share; a piece does not outlive its use."""
+        held: list[list[pa.RecordBatch]] = [[] for _ in self.inlets]
+        size = 0
+        for batch in work.waited(batches):
+            for inlet, part in zip(self.inlets, held, strict=True):
+                rows = self._entering(inlet, batch)
+                if rows.num_rows:
+                    part.append(rows)
+                    size += rows.nbytes
+                del rows
+            del batch
+            if size >= self.share // _PIECE:
+                yield held
+                held, size = [[] for _ in self.inlets], 0
+        if size:
+            yield held
+
+    def _entering(self, inlet: Inlet, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of one inlet, in the columns its port expects; the types differ at most in a zone's name."""
         schema = self.types[inlet.port].inside
-        columns = [
-            piece.column(1).view(pa.uint64()),
-            piece.column(2),
-            *(piece.column(3 + lane) for lane in inlet.lanes),
-        ]
+        columns = [batch.column(1).view(pa.uint64()), batch.column(2), *(batch.column(3 + n) for n in inlet.lanes)]
         cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)]
         rows = pa.RecordBatch.from_arrays(cast, schema=schema)
         if len(self.inlets) == 1 and not self.roll_call:
             return rows
-        ours = np.flatnonzero(piece.column(0).to_numpy() == inlet.tag)
-        return rows.take(pa.array(ours))
+        return rows.take(pa.array(np.flatnonzero(batch.column(0).to_numpy() == inlet.tag)))
+
+
+def _taken(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """All the batches as one, and the list empty."""
+    whole = pa.concat_batches(batches) if len(batches) > 1 else batches[0]
+    batches.clear()
+    return whole
+
+
+def _give_back() -> None:
+    """Return what allocators keep for later: memory that is free must not count against the next phase."""
+    pa.default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 class _Work:
@@ -149,23 +182,15 @@ class _Work:
         self.rows_out = 0
         self.seconds = {"input": 0.0, "work": 0.0, "output": 0.0, "settle": 0.0}
 
-    def pieces(self, batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
-        """Batches put together to pieces of at least `size` bytes (the last one less)."""
-        held: list[pa.RecordBatch] = []
+    def waited(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches, counted, and the time it took to get them."""
         begun = clock.perf_counter()
         for batch in batches:
-            self.rows_in += batch.num_rows
-            held.append(batch)
-            if sum(part.nbytes for part in held) >= size:
-                piece = pa.concat_batches(held) if len(held) > 1 else held[0]
-                held.clear()
-                self.seconds["input"] += clock.perf_counter() - begun
-                yield piece
-                begun = clock.perf_counter()
-        if held:
-            piece = pa.concat_batches(held) if len(held) > 1 else held[0]
             self.seconds["input"] += clock.perf_counter() - begun
-            yield piece
+            self.rows_in += batch.num_rows
+            yield batch
+            del batch
+            begun = clock.perf_counter()
 
     def out(self, outs: Iterator[Out]) -> Iterator[pa.RecordBatch]:
         """The rows of `outs`, counted and timed."""

@@ -66,8 +66,8 @@ def _half_dead(page: Page) -> bool:
 
 
 def _merge(group: list[Page], store: PageStore, budget: Budget) -> list[Page]:
-    size = sum(2 * page.nbytes + _SORTING * page.rows for page in group)
-    if size > budget.room:
+    size = sum(3 * page.nbytes + _SORTING * page.rows for page in group)
+    if size > budget.room // 2:
         return group
     with budget.hold(size, "merging pages"):
         parts, marks = zip(*(_alive(page, store) for page in group), strict=True)

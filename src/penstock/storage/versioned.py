@@ -127,11 +127,11 @@ class Checkpoint:
 
     def latest(self) -> Ledger:
         """The last committed version; an empty one if nothing was ever committed."""
-        epochs = self._numbers("ledger")
-        if not epochs:
-            return Ledger()
-        record = self._read(f"ledger/{epochs[-1]:08d}.json")
-        return Ledger() if record is None else Ledger.from_json(record)
+        last = max(self._numbers("ledger"), default=-1)
+        planned = max(self._numbers("plan"), default=-1)
+        if planned > last + 1:
+            raise StateError.missing(f"{self._root}/ledger/{planned - 1:08d}.json")
+        return Ledger() if last < 0 else self._ledger(last)
 
     def planned(self, epoch: int) -> Plan | None:
         """What an earlier attempt at `epoch` was about to do, if there was one."""
@@ -186,7 +186,9 @@ class Checkpoint:
                 self._files.delete_file(path)
 
     def check(self, ledger: Ledger) -> None:
-        """Raise if a page that `ledger` needs is not there."""
+        """Raise if something is not there that goes with `ledger`: a page, or Spark's record of what was read."""
+        if ledger.epoch >= 0 and not self._list("spark/offsets"):
+            raise StateError.missing(f"{self._root}/spark/offsets")
         for operator in ledger.states:
             there = set(self._list(f"state/{operator}"))
             for name in sorted(ledger.names(operator) - there):
