@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -24,7 +24,6 @@ from penstock.operators.window_join import How, WindowJoin
 from penstock.operators.window_join.config import default_time
 from penstock.storage.compaction import compact
 from penstock.storage.memory import MemoryPages
-
 from tests.oracle import window_join as oracle
 
 COLUMNS = pa.schema({"k": pa.int64(), "t": pa.int64(), "id": pa.int64()})
@@ -263,7 +262,7 @@ def cases(draw: st.DrawFn, hows: Sequence[How] = HOWS, within: st.SearchStrategy
 
 def itertools_count() -> Iterator[int]:
     """Ids: 0, 1, 2 …"""
-    return iter(np.arange(10**6).tolist())
+    return itertools.count()
 
 
 def examples(share: float) -> settings:

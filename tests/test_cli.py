@@ -197,6 +197,8 @@ class TestVacuum:
         page = Page(names[0], 0, 0, 1, rows.nbytes, min_time=1, max_time=1, min_hash=1, max_hash=1)
         checkpoint.commit(Ledger(epoch=0, states={"join0": (State((page,)),)}))
         checkpoint.stage("00000001-abc", "join0", 0, {})
+        (tmp_path / "checkpoint" / "spark" / "offsets").mkdir(parents=True)
+        (tmp_path / "checkpoint" / "spark" / "offsets" / "0").touch()
         return checkpoint
 
     def test_what_no_version_needs_goes(self, checkpoint, tmp_path, capsys):

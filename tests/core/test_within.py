@@ -167,6 +167,7 @@ def test_a_length_beyond_the_time_axis_is_refused_rather_than_overflowing_later(
 
 
 @given(withins, withins)
+@example(tumbling(5), tumbling(5, origin=2))
 @examples(0.1)
 def test_conditions_that_differ_look_different(one, other):
     """A checkpoint knows a flow by this text: what it leaves out could be changed behind its back."""

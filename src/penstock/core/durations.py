@@ -77,7 +77,7 @@ class Duration:
     def _parse(cls, text: str, argument: str) -> Self:
         body = text.strip().lower()
         sign = -1 if body.startswith("-") else 1
-        body = body.lstrip("+-").strip().removeprefix("interval ").strip()
+        body = body.removeprefix("-" if sign < 0 else "+").strip().removeprefix("interval ").strip()
         if body.isdecimal():
             return cls(sign * int(body), "ticks")
         total, position = 0.0, 0
@@ -95,6 +95,8 @@ class Duration:
 
     def on(self, unit: TimeUnit, argument: str = "duration") -> int:
         """This duration in steps of a time column of `unit`."""
+        if abs(self.amount) > 2**62:
+            raise DurationError(f"{argument}={self} is longer than the time axis. Write a shorter one.")
         if unit == "ticks":
             if self.kind == "time":
                 raise DurationError(

@@ -309,7 +309,12 @@ class Bounds:
 
 
 def _idle(idle: DurationLike | None) -> Duration | None:
-    return None if idle is None else Duration.of(idle, "idle")
+    if idle is None:
+        return None
+    silence = Duration.of(idle, "idle")
+    if silence.on("microseconds", "idle") < 0:
+        raise ConfigError(f"idle={silence} is negative. Write how long a source may be silent.")
+    return silence
 
 
 def _recent(track: Track, policy: Policy, seen: Seen) -> tuple[tuple[int, Time], ...]:

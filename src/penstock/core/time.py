@@ -34,7 +34,7 @@ def time_unit(schema: pa.Schema, column: str, argument: str = "time") -> TimeUni
     if column not in schema.names:
         raise ConfigError.unknown_column(argument, column, schema.names)
     kind = schema.field(column).type
-    if pa.types.is_timestamp(kind):
+    if pa.types.is_timestamp(kind) and kind.unit != "ns":
         return "microseconds"
     if pa.types.is_date(kind):
         return "days"
@@ -42,8 +42,8 @@ def time_unit(schema: pa.Schema, column: str, argument: str = "time") -> TimeUni
         return "ticks"
     hint = f"to_timestamp({column})" if pa.types.is_string(kind) else f"cast({column} AS TIMESTAMP) or BIGINT"
     raise TimeError(
-        f"{argument}={column!r} is of type {kind}; event time must be a timestamp, a date or an integer, because "
-        f"it is compared exactly. Select {hint} as a column first."
+        f"{argument}={column!r} is of type {kind}; event time must be a timestamp (microseconds at the finest), a date "
+        f"or an integer, because it is compared exactly. Select {hint} as a column first."
     )
 
 

@@ -70,9 +70,10 @@ class Band:
         if self.ends not in ("[]", "()", "[)", "(]"):
             raise BandError(f"ends={self.ends!r} is not one of '[]', '()', '[)', '(]'. Write '[]' for a closed band.")
         if self.before.amount + self.after.amount < 0:
+            short = Duration(-self.before.amount - self.after.amount, self.after.kind)
             raise BandError(
-                f"within={self} can match nothing: it ends {Duration(-self.before.amount - self.after.amount)} "
-                f"before it starts. Swap the two ends, or write band(before=…, after=…)."
+                f"within={self} can match nothing: it ends {short} before it starts. "
+                f"Swap the two ends, or write band(before=…, after=…)."
             )
 
     def reach(self, unit: TimeUnit) -> Reach:
@@ -123,7 +124,8 @@ class Tumbling:
         return Buckets(self.size.on(unit, "size"), origin)
 
     def __str__(self) -> str:
-        return f"tumbling({self.size})"
+        origin = f", origin={self.origin}" if self.origin.amount else ""
+        return f"tumbling({self.size}{origin})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ class Buckets:
 
     def of(self, port: int, times: Times) -> tuple[Times, Times]:
         """The same window on either port. Floors, never ceilings: Fig 7-2 as printed is unsound."""
-        into = np.mod(_shifted(times, -self.origin), self.size)
+        into = np.mod(np.mod(times, self.size) - self.origin % self.size, self.size)
         return _lowered(times, into), _raised(times, self.size - 1 - into)
 
 

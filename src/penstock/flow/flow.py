@@ -11,8 +11,9 @@ import pyarrow as pa
 from penstock.core.budget import parse_bytes
 from penstock.core.errors import ConfigError, FlowError
 from penstock.core.progress import NoPromise, Policy, Punctuated
+from penstock.core.rows import HASH, TIME
 from penstock.core.time import time_unit
-from penstock.flow.graph import Node, SourceNode, sources_of
+from penstock.flow.graph import JoinNode, Node, SourceNode, sources_of
 from penstock.flow.report import Report
 from penstock.flow.sinks import ParquetSink, Sink
 from penstock.flow.stream import Stream
@@ -54,6 +55,9 @@ class Flow(abc.ABC):
         `ordered`, `bounded_tuples`, `punctuated`, `timer`) and, left out, promises nothing until the source ends.
         """
         columns = self._columns_of(data)
+        for reserved in (HASH, TIME):
+            if reserved in columns.names:
+                raise ConfigError(f"Column {reserved!r} has a name that penstock uses inside. Rename it in the source.")
         unit = time_unit(columns, time)
         policy = progress if progress is not None else NoPromise()
         if not hasattr(policy, "bound_from_rows"):
@@ -93,6 +97,10 @@ class Flow(abc.ABC):
     @abc.abstractmethod
     def _check_where(self, node: Node, condition: Any) -> None:
         """Raise unless `condition` can be asked of `node`."""
+
+    @abc.abstractmethod
+    def _check_pairs(self, node: JoinNode, condition: str) -> None:
+        """Raise unless `condition` can be asked of the pairs of a join."""
 
     def _add(self, sink: Sink) -> None:
         if isinstance(sink, ParquetSink):

@@ -108,6 +108,17 @@ class JoinNode(Node):
         return both[0], both[1]
 
 
+def late_columns(node: Node) -> pa.Schema:
+    """The columns of a stream's late rows: those of all its sources, then which one it was and why.
+
+    Where two sources give a name different types, the late rows have it as text.
+    """
+    kinds: dict[str, pa.DataType] = {}
+    for field in (field for source in sources_of(node) for field in source.columns):
+        kinds[field.name] = field.type if kinds.get(field.name, field.type) == field.type else pa.string()
+    return pa.schema([*kinds.items(), ("late_source", pa.string()), ("late_reason", pa.string())])
+
+
 def sources_of(*nodes: Node) -> list[SourceNode]:
     """Every source that `nodes` are made from, each once, in order of first use."""
     return [node for node in walk(*nodes) if isinstance(node, SourceNode)]

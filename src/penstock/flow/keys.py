@@ -36,6 +36,8 @@ def common_key(left: pa.Field, right: pa.Field) -> pa.DataType:
 
 def _check_comparable(field: pa.Field) -> None:
     kind = field.type
+    for place in range(kind.num_fields if pa.types.is_nested(kind) and not pa.types.is_map(kind) else 0):
+        _check_comparable(pa.field(field.name, kind.field(place).type))
     if pa.types.is_map(kind) or pa.types.is_union(kind) or pa.types.is_interval(kind):
         raise ConfigError(
             f"on={field.name!r} is of type {kind}, which cannot be compared. "

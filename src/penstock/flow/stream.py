@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.core.errors import ConfigError
 from penstock.core.rows import RowType
 from penstock.core.within import LEFT, RIGHT, Band, Tumbling
-from penstock.flow.graph import JoinNode, Node, SelectNode, UnionNode, WhereNode
+from penstock.flow.graph import JoinNode, Node, SelectNode, UnionNode, WhereNode, late_columns
 from penstock.flow.keys import common_key
 from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
 from penstock.operators.window_join import JoinTime, WindowJoin
@@ -108,7 +108,9 @@ class MemoryOutlet(Outlet):
     def table(self) -> pa.Table:
         """All the rows so far, in order of their epochs."""
         tables = [self.sink.epochs[epoch] for epoch in sorted(self.sink.epochs)]
-        return pa.concat_tables(tables) if tables else self.sink.node.columns.empty_table()
+        node = self.sink.node
+        columns = late_columns(node) if self.sink.emits == "late" else node.columns
+        return pa.concat_tables(tables) if tables else columns.empty_table()
 
 
 class Stream(Outlets):
@@ -235,21 +237,22 @@ class Stream(Outlets):
         types = _row_types(left, right, keys)
         config = WindowJoin(keys, within, kind, time or default_time(kind), suffix, left.unit, method)
         clock = config.clock(types)
-        return self._made(
-            JoinNode(
-                columns=config.output(types),
-                time=clock[0] if len(clock) == 1 else None,
-                unit=left.unit,
-                timed=bool(clock),
-                clock=clock,
-                name=self._flow._operator_name(name),
-                left=left,
-                right=right,
-                config=config,
-                types=types,
-                where=where,
-            )
+        node = JoinNode(
+            columns=config.output(types),
+            time=clock[0] if len(clock) == 1 else None,
+            unit=left.unit,
+            timed=bool(clock),
+            clock=clock,
+            name=self._flow._operator_name(name),
+            left=left,
+            right=right,
+            config=config,
+            types=types,
+            where=where,
         )
+        if where is not None:
+            self._flow._check_pairs(node, where)
+        return self._made(node)
 
     def _made(self, node: Node) -> Stream:
         return Stream(self._flow, node)

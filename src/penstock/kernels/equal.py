@@ -41,12 +41,13 @@ def _same_values(left: pa.Array, right: pa.Array) -> Mask:
         return (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))  # type: ignore[no-any-return]
     if pa.types.is_null(kind):
         return np.ones(len(left), np.bool_)
-    return _mask(pc.fill_null(pc.equal(left, right), fill_value=False))
+    equal: pa.BooleanArray = pc.fill_null(pc.equal(left, right), fill_value=False)
+    return _mask(equal)
 
 
 def _same_lists(left: pa.Array, right: pa.Array) -> Mask:
     sizes, others = _lengths(left), _lengths(right)
-    mask = sizes == others
+    mask: Mask = np.equal(sizes, others)
     kept = np.flatnonzero(mask & (sizes > 0))
     if kept.size:
         inner = same(left.take(pa.array(kept)).flatten(), right.take(pa.array(kept)).flatten())

@@ -22,7 +22,17 @@ from penstock.core.rows import TIME
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, as_times, show_time
 from penstock.flow.explain import explain
 from penstock.flow.flow import Flow
-from penstock.flow.graph import JoinNode, Node, SelectNode, SourceNode, UnionNode, WhereNode, joins_of, sources_of
+from penstock.flow.graph import (
+    JoinNode,
+    Node,
+    SelectNode,
+    SourceNode,
+    UnionNode,
+    WhereNode,
+    joins_of,
+    late_columns,
+    sources_of,
+)
 from penstock.flow.report import EpochReport, OperatorReport, Report
 from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink
 from penstock.kernels.hashing import hash_keys
@@ -31,6 +41,9 @@ from penstock.local import sql
 from penstock.storage.compaction import compact
 from penstock.storage.files import FilePages
 from penstock.storage.memory import MemoryPages
+
+_SMALLEST_SHARE = 1_000
+"""Bytes a shard needs at least: a few rows of arrivals and one of output."""
 
 
 class LocalFlow(Flow):
@@ -49,6 +62,11 @@ class LocalFlow(Flow):
         super().__init__(memory)
         if shards < 1:
             raise ConfigError(f"shards={shards} leaves no place to run. Write 1 or more.")
+        if self.memory // shards < _SMALLEST_SHARE:
+            raise ConfigError(
+                f"memory={memory!r} over {shards} shards is too small for one page. "
+                f"Write at least memory={_SMALLEST_SHARE * shards}."
+            )
         self.shards = shards
         self._now = now or (lambda: clock.time_ns() // 1000)
 
@@ -85,6 +103,9 @@ class LocalFlow(Flow):
 
     def _check_where(self, node: Node, condition: Any) -> None:
         sql.where(node.columns.empty_table(), condition)
+
+    def _check_pairs(self, node: JoinNode, condition: str) -> None:
+        sql.where_pairs(node.columns.empty_table(), condition, node.sides)
 
 
 class LocalQuery:
@@ -182,7 +203,8 @@ class _Epoch:
 
     def late(self, node: Node) -> pa.Table:
         """The late rows of the sources of a stream."""
-        return pa.concat_tables([self._late[source] for source in sources_of(node)], promote_options="default")
+        columns = late_columns(node)
+        return pa.concat_tables([_widened(self._late[source], columns) for source in sources_of(node)])
 
     def report(self, number: int, seconds: float) -> EpochReport:
         """What this epoch measured."""
@@ -201,8 +223,10 @@ class _Epoch:
         if rows.schema.names != node.columns.names or rows.schema.types != node.columns.types:
             raise FlowError(f"Source {node.name!r} changed its columns from {node.columns} to {rows.schema}.")
         times = as_times(rows.column(node.time))
-        late = pc.fill_null(pc.less(times, self._query._tracks[node].bound), fill_value=True)
-        reason = pc.if_else(times.is_null(), "no-time", "late").filter(late)
+        # TIME_MIN and TIME_MAX are before and after every row: a reach that ends there would seem to hold them.
+        ends = pc.is_in(times, pa.array([None, TIME_MIN, TIME_MAX], pa.int64()))
+        late = pc.or_(ends, pc.fill_null(pc.less(times, self._query._tracks[node].bound), fill_value=True))
+        reason = pc.if_else(ends, "no-time", "late").filter(late)
         kept = rows.append_column(TIME, times).filter(pc.invert(late))
         source = pa.array([node.name] * len(reason), pa.string())
         self._late[node] = rows.filter(late).append_column("late_source", source).append_column("late_reason", reason)
@@ -296,6 +320,15 @@ def _timed(node: JoinNode, rows: pa.Table) -> pa.Table:
     times = [as_times(rows.column(name)) for name in node.clock]
     pick = pc.max_element_wise if node.config.time == "latest" else pc.min_element_wise
     return rows.append_column(TIME, times[0] if len(times) == 1 else pick(*times))
+
+
+def _widened(rows: pa.Table, columns: pa.Schema) -> pa.Table:
+    """Rows in more columns than they have: null where there is none, as text where there must be."""
+    arrays = [
+        rows.column(field.name).cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
+        for field in columns
+    ]
+    return pa.table(arrays, schema=columns)
 
 
 def _mark(node: SourceNode, rows: pa.Table) -> Time:

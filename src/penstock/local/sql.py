@@ -34,8 +34,9 @@ def where(rows: pa.Table, condition: str) -> pa.Table:
 def where_pairs(rows: pa.Table, condition: str, sides: tuple[dict[str, str], dict[str, str]]) -> pa.Table:
     """The pairs for which `condition` over ``l`` and ``r`` holds; `sides` says which columns those names are."""
     packed = ["{" + ", ".join(f"'{name}': {_quote(shown)}" for name, shown in side.items()) + "}" for side in sides]
-    inner = f"SELECT *, {packed[0]} AS l, {packed[1]} AS r FROM given"
-    return _run(f"SELECT * EXCLUDE (l, r) FROM ({inner}) WHERE {_duckdb(condition)}", rows, [condition])
+    pairs = f"SELECT {packed[0]} AS l, {packed[1]} AS r FROM given"
+    holds = _run(f"SELECT coalesce({_duckdb(condition)}, false) AS holds FROM ({pairs})", rows, [condition])
+    return rows.filter(holds.column("holds"))
 
 
 def _run(query: str, rows: pa.Table, written: Sequence[str]) -> pa.Table:

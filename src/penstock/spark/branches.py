@@ -213,15 +213,26 @@ def with_time(source: SourceNode) -> DataFrame:
     return rows.select(*(col(name) for name in rows.columns), *added)
 
 
-def untagged(branch: Branch, rows: DataFrame, schemas: Schemas) -> DataFrame:
-    """The user's columns of a branch's rows, back from their lanes."""
+def untagged(branch: Branch, rows: DataFrame, schemas: Schemas, *also: Column) -> DataFrame:
+    """The user's columns of a branch's rows, back from their lanes, and what else is computed from the tagged row."""
     lanes = dict(zip(branch.shipped, branch.lanes, strict=True))
     columns = [
         col(lane_name(lanes[field.name])) if field.name in lanes else time_from_long(col(TIME), field.dataType)
         for field in schemas.of(branch.node)
     ]
     ours = rows.where(col(TAG) == branch.tag)
-    return ours.select(*(column.alias(name) for column, name in zip(columns, branch.node.columns.names, strict=True)))
+    named = (column.alias(name) for column, name in zip(columns, branch.node.columns.names, strict=True))
+    return ours.select(*named, *also)
+
+
+def where_pairs(join: JoinNode, pairs: DataFrame, condition: str) -> DataFrame:
+    """The pairs for which a condition over ``l`` and ``r`` holds."""
+    sides = [
+        sf.struct(*(col(shown).alias(name) for name, shown in columns.items())).alias(side)
+        for side, columns in zip(("l", "r"), join.sides, strict=True)
+    ]
+    whole = sf.struct(*map(col, join.columns.names)).alias("pair")
+    return pairs.select(*sides, whole).where(condition).select("pair.*")
 
 
 def select(rows: DataFrame, node: SelectNode) -> DataFrame:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
@@ -21,7 +22,7 @@ from penstock.core.operator import State
 from penstock.core.progress import Punctuated, Seen, Track, follow, wake
 from penstock.core.rows import HASH, TIME
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, show_time
-from penstock.flow.graph import JoinNode, Node, SourceNode, joins_of, sources_of
+from penstock.flow.graph import JoinNode, Node, SourceNode, joins_of, late_columns, sources_of
 from penstock.flow.report import EpochReport, OperatorReport
 from penstock.flow.sinks import Sink
 from penstock.kernels.route import hash_range
@@ -37,6 +38,7 @@ from penstock.spark.branches import (
     tagged,
     through,
     untagged,
+    where_pairs,
     with_time,
 )
 from penstock.spark.shard import Inlet, PortBounds, ShardTask
@@ -223,20 +225,17 @@ class _EpochWork:
                 continue
             late = [node for node in sources_of(sink.node) if seen[node.name]["late"] or seen[node.name]["no_time"]]
             if late or self._plan.epoch == 0:
-                parts = [self._late_rows(node, rows) for node in sources_of(sink.node)]
-                deliver(sink, _union(parts, by_name=True), self._plan.epoch)
+                columns = late_columns(sink.node)
+                parts = [_widened(self._late_rows(node, rows), node, columns) for node in sources_of(sink.node)]
+                deliver(sink, _union(parts, by_name=True).select(*map(col, columns.names)), self._plan.epoch)
 
     def _late_rows(self, source: SourceNode, rows: DataFrame) -> DataFrame:
         branch = self._layout.raw(source)
         if branch is None:
             raise TypeError(source)
         late = rows.where(f"{TIME} IS NULL OR {TIME} < {self._thresholds}")
-        return untagged(branch, late, self._engine.schemas).withColumns(
-            {
-                "late_source": sf.lit(source.name),
-                "late_reason": sf.when(col(str(source.time)).isNull(), "no-time").otherwise("late"),
-            }
-        )
+        reason = sf.expr(f"CASE WHEN {TIME} IS NULL THEN 'no-time' ELSE 'late' END AS late_reason")
+        return untagged(branch, late, self._engine.schemas, sf.lit(source.name).alias("late_source"), reason)
 
     def _stream(self, node: Node, rows: DataFrame) -> DataFrame:
         """The rows of a stream that a sink takes."""
@@ -252,7 +251,9 @@ class _EpochWork:
 
     def _join(self, join: JoinNode, rows: DataFrame) -> DataFrame:
         if join not in self._results:
-            results = self._where(join, self._shards(join, rows))
+            results = self._shards(join, rows)
+            if join.where is not None:
+                results = where_pairs(join, results, join.where)
             self._results[join] = self._keep(results) if self._uses[join.name] > 1 else results
         return self._results[join]
 
@@ -314,16 +315,6 @@ class _EpochWork:
         edges = [branch.edge for branch in self._layout.into(join) if branch.port == port]
         alone = edges[0].root if len(edges) == 1 and isinstance(edges[0].root, SourceNode) else None
         return PortBounds(before, self.bound(part), None if alone is None else alone.progress, part.unit)
-
-    def _where(self, join: JoinNode, results: DataFrame) -> DataFrame:
-        if join.where is None:
-            return results
-        sides = {
-            side: sf.struct(*(col(shown).alias(name) for name, shown in columns.items())).alias(side)
-            for side, columns in zip(("l", "r"), join.sides, strict=True)
-        }
-        packed = results.select(*map(col, join.columns.names), *sides.values())
-        return packed.where(join.where).select(*map(col, join.columns.names))
 
     def _timed(self, join: JoinNode, rows: DataFrame) -> DataFrame:
         """An operator's results with the event time they have for the next one."""
@@ -412,6 +403,12 @@ def _report(records: Sequence[Mapping[str, Any]], states: Sequence[State]) -> Op
         seconds=sum(sum(record["seconds"].values()) for record in records),
         peak_memory=max(record["peak"] for record in records),
     )
+
+
+def _widened(late: DataFrame, source: SourceNode, columns: pa.Schema) -> DataFrame:
+    """A source's late rows, as text where another source has a column of that name and another type."""
+    clashing = [field.name for field in source.columns if columns.field(field.name).type != field.type]
+    return late.withColumns({name: col(name).cast("string") for name in clashing}) if clashing else late
 
 
 def _streams(branch: Branch) -> bool:

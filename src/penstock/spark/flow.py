@@ -22,7 +22,7 @@ from penstock.flow.explain import explain
 from penstock.flow.flow import Flow
 from penstock.flow.graph import JoinNode, Node, SelectNode, joins_of
 from penstock.flow.report import EpochReport, Report
-from penstock.spark.branches import Schemas, select
+from penstock.spark.branches import Schemas, select, where_pairs
 from penstock.spark.epoch import Engine
 from penstock.spark.types import arrow_columns
 from penstock.storage.versioned import Checkpoint
@@ -125,6 +125,9 @@ class SparkFlow(Flow):
 
     def _check_where(self, node: Node, condition: Any) -> None:
         _analysed(lambda: self._empty(node).where(condition), [condition])
+
+    def _check_pairs(self, node: JoinNode, condition: str) -> None:
+        _analysed(lambda: where_pairs(node, self._empty(node), condition), [condition])
 
     def _empty(self, node: Node) -> DataFrame:
         return self.spark.createDataFrame([], self._schemas.of(node))

@@ -44,7 +44,11 @@ def time_as_long(column: Column, kind: st.DataType) -> Column:
         return sf.timestamp_diff("MICROSECOND", epoch, column)
     if isinstance(kind, st.DateType):
         return sf.unix_date(column).cast("long")
-    return column.cast("long")
+    number = column.cast("long")
+    if not isinstance(kind, st.LongType):
+        return number
+    # The two ends of the axis are before and after every row: a row there has no time that could be compared.
+    return sf.when(~number.isin(-(2**63), 2**63 - 1), number)
 
 
 def time_from_long(column: Column, kind: st.DataType) -> Column:

@@ -39,22 +39,26 @@ def compact(pages: Iterable[Page], store: PageStore, budget: Budget) -> tuple[Pa
 
 
 def _groups(pages: list[Page]) -> list[list[Page]]:
-    """Runs of neighbours of the same size class, `FAN` each; the rest alone."""
+    """Runs of `FAN` neighbours or more whose rows are at least twice those of the largest; the rest alone.
+
+    So a row that is rewritten lands in a page at least twice as large, whatever the sizes of the others.
+    """
     groups: list[list[Page]] = []
-    run: list[Page] = []
-    for page in pages:
-        if run and _size_class(run[0]) != _size_class(page):
-            groups += [[kept] for kept in run]
-            run = []
-        run.append(page)
-        if len(run) == FAN:
-            groups.append(run)
-            run = []
-    return groups + [[kept] for kept in run]
+    first = 0
+    while first < len(pages):
+        end = _run(pages, first)
+        groups.append(pages[first:end])
+        first = end
+    return groups
 
 
-def _size_class(page: Page) -> int:
-    return (page.rows.bit_length() + 1) // 2
+def _run(pages: list[Page], first: int) -> int:
+    total = largest = 0
+    for place in range(first, len(pages)):
+        total, largest = total + pages[place].rows, max(largest, pages[place].rows)
+        if place - first + 1 >= FAN and total >= 2 * largest:
+            return place + 1
+    return first + 1
 
 
 def _worth_it(group: list[Page], pages: list[Page]) -> bool:
@@ -69,21 +73,21 @@ def _merge(group: list[Page], store: PageStore, budget: Budget) -> list[Page]:
     size = sum(3 * page.nbytes + _SORTING * page.rows for page in group)
     if size > budget.room // 2:
         return group
+    merged: list[Page] = []
     with budget.hold(size, "merging pages"):
         parts, marks = zip(*(_alive(page, store) for page in group), strict=True)
         rows, met = pa.concat_batches(parts), np.concatenate(marks)
-        if not rows.num_rows:
-            return []
-        order = page_order(hashes_of(rows), times_of(rows))
-        kept = None
-        if met.any():
-            kept = store.put(pa.RecordBatch.from_arrays([pa.array(met[order])], names=["met"]))
-        merged = write_page(store, group[0].port, rows.take(pa.array(order)), marks=kept)
+        if rows.num_rows:
+            order = page_order(hashes_of(rows), times_of(rows))
+            kept = None
+            if met.any():
+                kept = store.put(pa.RecordBatch.from_arrays([pa.array(met[order])], names=["met"]))
+            merged = [write_page(store, group[0].port, rows.take(pa.array(order)), marks=kept)]
     for page in group:
         for name in (page.name, page.marks):
             if name is not None:
                 store.drop(name)
-    return [merged]
+    return merged
 
 
 def _alive(page: Page, store: PageStore) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:

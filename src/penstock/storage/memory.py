@@ -25,12 +25,15 @@ class MemoryPages:
         self._overflow = overflow
         self._pages: dict[str, pa.RecordBatch] = {}
         self._numbers = itertools.count()
+        self._held = 0
 
     def put(self, rows: pa.RecordBatch) -> str:
         """Keep `rows` in memory if half of the free room holds them: the operator needs the other half to work."""
-        if self._overflow is not None and rows.nbytes > self._budget.room // 2:
+        room = min(self._budget.room // 2, self._budget.limit // 2 - self._held)
+        if self._overflow is not None and rows.nbytes > room:
             return self._overflow.put(rows)
         self._budget.charge(rows.nbytes, "a page in memory")
+        self._held += rows.nbytes
         name = f"memory-{next(self._numbers)}"
         self._pages[name] = rows
         return name
@@ -46,6 +49,8 @@ class MemoryPages:
     def drop(self, name: str) -> None:
         """Free it."""
         if name in self._pages:
-            self._budget.release(self._pages.pop(name).nbytes)
+            size = self._pages.pop(name).nbytes
+            self._held -= size
+            self._budget.release(size)
         elif self._overflow is not None:
             self._overflow.drop(name)

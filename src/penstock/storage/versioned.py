@@ -216,7 +216,11 @@ class Checkpoint:
         record = self._read(f"ledger/{epoch:08d}.json")
         if record is None:
             raise StateError.missing(f"{self._root}/ledger/{epoch:08d}.json")
-        return Ledger.from_json(record)
+        try:
+            return Ledger.from_json(record)
+        except (KeyError, TypeError, AttributeError, ValueError) as broken:
+            path = f"{self._root}/ledger/{epoch:08d}.json"
+            raise StateError.corrupt(path, f"{type(broken).__name__}: {broken}") from broken
 
     def _list(self, folder: str) -> list[str]:
         selector = fs.FileSelector(f"{self._root}/{folder}", allow_not_found=True)

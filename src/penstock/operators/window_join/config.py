@@ -76,6 +76,8 @@ class WindowJoin:
     def __post_init__(self) -> None:
         if not self.on:
             raise ConfigError("on=[] names no key. Write on='order_id', or a list of columns.")
+        if self.time not in get_args(JoinTime):
+            raise ConfigError(f"time={self.time!r} is not one of {', '.join(get_args(JoinTime))}.")
         if self.time == "right" and self.how in LEFT_ONLY:
             raise ConfigError(
                 f"time='right' is not to be had: how={self.how!r} gives left rows only. Write time='left'."

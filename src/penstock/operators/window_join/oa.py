@@ -25,10 +25,14 @@ from penstock.core.within import LEFT, RIGHT, horizon
 from penstock.kernels.equal import same
 from penstock.kernels.match import expand, ranges
 from penstock.kernels.sort import page_order
+from penstock.kernels.width import cut, row_widths
 from penstock.operators.window_join.config import KEEPS_LEFT, KEEPS_RIGHT, LEFT_ONLY, WindowJoin
 
 _MATCHING = 112
 """Bytes that sorting and matching one arrival takes besides its own: order, reach, ranges and their scratch."""
+
+_PAIR = 48
+"""Bytes that one row of output takes besides its columns: indices and the comparison of its keys."""
 
 _LARGEST_CHUNK = 1 << 17
 """Rows in one chunk of output at most, however much room there is: larger ones gain nothing."""
@@ -138,11 +142,21 @@ class OAJoin:
     ) -> Iterator[tuple[Indices, Indices]]:
         """Pairs of equal hash as index arrays, without those whose keys differ."""
         row = arrivals.nbytes // arrivals.num_rows + held.nbytes // held.num_rows
-        limit = self._chunk(row + 48)
-        with self._budget.hold(limit * (row + 48), "a chunk of output"):
-            for mine, theirs in expand(begin, end, limit):
-                equal = self._same_keys(port, arrivals, mine, held, theirs)
-                yield (mine, theirs) if equal.all() else (mine[equal], theirs[equal])
+        limit = self._chunk(row + _PAIR)
+        room = limit * (row + _PAIR)
+        with self._budget.hold(room, "a chunk of output"):
+            for some, others in expand(begin, end, limit):
+                for part in self._bounded(room, (arrivals, some), (held, others)):
+                    mine, theirs = some[part], others[part]
+                    equal = self._same_keys(port, arrivals, mine, held, theirs)
+                    yield (mine, theirs) if equal.all() else (mine[equal], theirs[equal])
+
+    def _bounded(self, room: int, *sides: tuple[pa.RecordBatch, Indices]) -> Iterator[slice]:
+        """Parts of a chunk that fit `room`: the whole, but where some rows are much wider than the average."""
+        if not any(map(_varies, (rows for rows, _ in sides))):
+            yield slice(None)
+            return
+        yield from cut(sum(row_widths(rows, which) for rows, which in sides) + _PAIR, room)  # type: ignore[arg-type]
 
     def _same_keys(
         self, port: int, arrivals: pa.RecordBatch, mine: Indices, held: pa.RecordBatch, theirs: Indices
@@ -192,10 +206,13 @@ class OAJoin:
         if not which.size:
             return
         row = rows.nbytes // rows.num_rows
-        limit = self._chunk(row + 16)
-        with self._budget.hold(limit * (row + 16), "a chunk of output"):
+        limit = self._chunk(row + _PAIR)
+        room = limit * (row + _PAIR)
+        with self._budget.hold(room, "a chunk of output"):
             for start in range(0, which.size, limit):
-                yield self._results({port: (rows, which[start : start + limit])})
+                some = which[start : start + limit]
+                for part in self._bounded(room, (rows, some)):
+                    yield self._results({port: (rows, some[part])})
 
     def _pairs(self, port: int, mine: pa.RecordBatch, i: Indices, theirs: pa.RecordBatch, j: Indices) -> Out:
         return self._results({port: (mine, i), 1 - port: (theirs, j)})
@@ -255,6 +272,10 @@ class OAJoin:
         self._store.drop(page.name)
         if page.marks is not None:
             self._store.drop(page.marks)
+
+
+def _varies(rows: pa.RecordBatch) -> bool:
+    return any(not pa.types.is_primitive(kind) for kind in rows.schema.types)
 
 
 def _take(column: pa.Array, which: Indices) -> pa.Array:
