@@ -1,0 +1,37 @@
+"""Widths of rows and the cuts they give: every part fits, nothing is lost, a row that does not fit comes alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.kernels.width import cut, row_widths
+
+settings_here = settings(max_examples=200)
+
+
+@settings_here
+@given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 60))
+def test_parts_are_consecutive_complete_and_fit(widths, room):
+    parts = list(cut(np.array(widths, np.int64), room))
+    assert [n for part in parts for n in range(part.start, part.stop)] == list(range(len(widths)))
+    for part in parts:
+        assert sum(widths[part]) <= room or part.stop - part.start == 1
+
+
+@settings_here
+@given(st.lists(st.one_of(st.none(), st.text(max_size=9)), min_size=1, max_size=12), st.data())
+def test_strings_count_by_their_own_length_in_slices_too(texts, data):
+    start = data.draw(st.integers(0, len(texts) - 1))
+    rows = pa.record_batch({"s": pa.array(texts, pa.string())}).slice(start)
+    which = np.arange(rows.num_rows)[::-1]
+    expected = [4 + len((text or "").encode()) for text in texts[start:]][::-1]
+    assert row_widths(rows, which).tolist() == expected
+
+
+def test_numbers_flags_and_nested_values():
+    rows = pa.record_batch({"n": pa.array([1, 2], pa.int32()), "b": [True, False], "l": [[1, 2], [3, 4]]})
+    nested = rows.column("l").nbytes // 2
+    assert row_widths(rows, np.array([0, 1])).tolist() == [4 + 1 + nested] * 2
