@@ -128,6 +128,24 @@ def test_late_rows_and_rows_without_time_come_out_by_the_late_outlet(spark, flow
     assert query.progress().late == 3
 
 
+def test_a_flow_may_take_nothing_but_late_rows(spark, flow, feed):
+    left = flow.source(feed("o", [ORDERS[1], ORDERS[0]]).stream(spark), time="t", progress=pk.ordered(), name="orders")
+    late = left.late.to_memory()
+    flow.run()
+    assert sorted(late.table().column("t").to_pylist()) == [0, 5, 6]
+
+
+def test_late_rows_of_different_types_under_one_name_come_out_as_text(spark, flow, feed):
+    columns = {"l": pa.string(), "r": pa.float64()}
+    sources = []
+    for name, kind in columns.items():
+        rows = pa.table({"k": [1, 1], "t": pa.array([None, 0], pa.int64()), "note": pa.array([1.5, 2.5]).cast(kind)})
+        sources.append(flow.source(feed(name, [rows]).stream(spark), time="t", name=name))
+    late = sources[0].join(sources[1], on="k", within=pk.band(1, 1)).late.to_memory()
+    flow.run()
+    assert multiset(late.table()) == {(1, None, "1.5", "l", "no-time"): 1, (1, None, "1.5", "r", "no-time"): 1}
+
+
 @pytest.mark.parametrize(
     ("kind", "value"),
     [

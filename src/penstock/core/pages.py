@@ -51,6 +51,8 @@ class Page:
     max_hash: int
     floor: Time = TIME_MIN
     marks: str | None = None
+    run: str | None = None
+    """Pages that compaction made together share a run: they are neighbours in hash, over the same time."""
 
     @property
     def rows(self) -> int:

@@ -212,11 +212,11 @@ class _EpochWork:
         return _union(parts)
 
     def _deliver_results(self, rows: DataFrame) -> None:
-        for sink in self._engine._sinks:
-            if sink.emits == "results":
-                deliver(
-                    sink, self._stream(sink.node, rows).select(*map(col, sink.node.columns.names)), self._plan.epoch
-                )
+        sinks = [sink for sink in self._engine._sinks if sink.emits == "results"]
+        for sink in sinks:
+            deliver(sink, self._stream(sink.node, rows), self._plan.epoch)
+        if not sinks:
+            rows.write.format("noop").mode("append").save()
 
     def _deliver_late(self, rows: DataFrame, seen: Mapping[str, dict[str, Any]]) -> None:
         """Late rows are few and their outlet rarely has any: they are looked for only if some were counted."""
@@ -312,9 +312,9 @@ class _EpochWork:
         """A port's bounds; where one source alone feeds it, a shard may go further by the rows it sees."""
         part = join.inputs[port]
         before = self._engine.ledger.ports.get(join.name, (TIME_MIN, TIME_MIN))[port]
-        edges = [branch.edge for branch in self._layout.into(join) if branch.port == port]
-        alone = edges[0].root if len(edges) == 1 and isinstance(edges[0].root, SourceNode) else None
-        return PortBounds(before, self.bound(part), None if alone is None else alone.progress, part.unit)
+        roots = [branch.edge.root for branch in self._layout.into(join) if branch.port == port]
+        policy = roots[0].progress if len(roots) == 1 and isinstance(roots[0], SourceNode) else None
+        return PortBounds(before, self.bound(part), policy, part.unit)
 
     def _timed(self, join: JoinNode, rows: DataFrame) -> DataFrame:
         """An operator's results with the event time they have for the next one."""

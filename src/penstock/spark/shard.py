@@ -34,6 +34,10 @@ _PIECE = 6
 """Arrivals are gathered up to this part of the share before they are processed: sorting and matching take the rest."""
 
 
+_M_MMAP_THRESHOLD = -3
+"""glibc's name for the size from which an allocation is mapped on its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Inlet:
     """A branch as the shard sees it: the tag of its rows, the port they enter, the lanes of its columns."""
@@ -77,8 +81,7 @@ class ShardTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the shard."""
-        # The system's allocator gives freed buffers back at once; Arrow's own keeps up to half a share of them.
-        pa.set_memory_pool(pa.system_memory_pool())
+        _return_what_is_freed(self.share)
         shard, batches = self._called(batches) if self.roll_call else (TaskContext.get().partitionId(), batches)
         checkpoint = Checkpoint(self.checkpoint)
         store = FilePages(checkpoint.pages(self.operator), prefix=f"{self.epoch:08d}-{shard:05d}")
@@ -90,6 +93,7 @@ class ShardTask:
         _give_back()
         state = logic.state()
         state = State(compact(state.pages, store, budget), state.meta)
+        _give_back()
         work.seconds["settle"] = clock.perf_counter() - begun
         record = {
             "state": state_to_json(state),
@@ -166,9 +170,19 @@ def _taken(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return whole
 
 
+def _return_what_is_freed(share: int) -> None:
+    """Let freed buffers go back to the system at once if they are large for this share; small ones are reused.
+
+    Arrow's own allocator keeps up to half a share for later, and glibc as much if left to adapt its threshold.
+    """
+    pa.set_memory_pool(pa.system_memory_pool())
+    adjust = getattr(ctypes.CDLL(None), "mallopt", None)
+    if adjust is not None:
+        adjust(_M_MMAP_THRESHOLD, max(1 << 17, min(1 << 25, share // 16)))
+
+
 def _give_back() -> None:
-    """Return what allocators keep for later: memory that is free must not count against the next phase."""
-    pa.default_memory_pool().release_unused()
+    """Return what the allocator keeps for later: memory that is free must not count against the next phase."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -1,93 +1,161 @@
-"""Keep pages few: merge the small ones that short epochs leave, and rewrite large ones that are half dead.
+"""Keep pages few and probes short: merge the small pages that short epochs leave, rewrite large ones half dead.
 
-Pages are merged with their neighbours in time and of like size, four at a time, so that a row is rewritten only
-log₄ times in its life, probes stay few, and whole pages still expire at once. Nothing here reads a page that
-does not change.
+Pages that were merged together are a run: sorted, and cut by hash so that each page could be made within the budget.
+An arrival probes the one page of a run that its hash falls into, so a run costs a probe whatever its size. Runs are
+merged with their neighbours in time, four or more at once and none larger than the others together, so that a row is
+rewritten only a logarithmic number of times in its life and whole runs still expire at once. Nothing here reads a
+page that does not change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.core.budget import Budget
-from penstock.core.pages import Page, PageStore, read_page, write_page
+from penstock.core.pages import Page, PageStore, clip_page, names_of, read_page, write_page
 from penstock.core.rows import hashes_of, times_of
+from penstock.core.time import Time
 from penstock.kernels.sort import page_order
 
 FAN = 4
-"""How many pages of like size make a larger one."""
+"""How many runs make a larger one, at least."""
 
 _SORTING = 32
 """Bytes that sorting takes per row."""
 
+_LARGEST_RUN = 4
+"""A run is at most so many times the budget: rewriting more costs an epoch more than the probes it saves."""
+
+_HASHES = (0, 2**64 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Pages that were made together: neighbours in hash, over the same time."""
+
+    pages: tuple[Page, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(page.rows for page in self.pages)
+
+    @property
+    def min_time(self) -> Time:
+        return min(page.min_time for page in self.pages)
+
+    @property
+    def max_time(self) -> Time:
+        return max(page.max_time for page in self.pages)
+
 
 def compact(pages: Iterable[Page], store: PageStore, budget: Budget) -> tuple[Page, ...]:
-    """The same rows (but for those below their floor) in fewer pages; as many as the budget has room to merge."""
+    """The same rows (but for those below their floor) in fewer runs, made within half of the budget's room."""
     compacted: list[Page] = []
-    by_port: dict[int, list[Page]] = {}
-    for page in pages:
-        by_port.setdefault(page.port, []).append(page)
-    for ours in by_port.values():
-        ours.sort(key=lambda page: (page.min_time, page.max_time))
-        for group in _groups(ours):
-            compacted += _merge(group, store, budget) if _worth_it(group, ours) else group
+    for runs in _by_port(pages):
+        for group in _groups(runs):
+            ours = [page for run in group for page in run.pages]
+            compacted += _merge(ours, store, budget) if _worth_it(group, runs) else ours
     return tuple(compacted)
 
 
-def _groups(pages: list[Page]) -> list[list[Page]]:
-    """Runs of `FAN` neighbours or more whose rows are at least twice those of the largest; the rest alone.
+def _by_port(pages: Iterable[Page]) -> list[list[_Run]]:
+    """The runs of each port in order of time."""
+    parts: dict[tuple[int, str], list[Page]] = {}
+    for page in pages:
+        parts.setdefault((page.port, page.run or f"{page.name}:{page.begin}"), []).append(page)
+    ports: dict[int, list[_Run]] = {}
+    for (port, _), ours in parts.items():
+        ports.setdefault(port, []).append(_Run(tuple(ours)))
+    return [sorted(runs, key=lambda run: (run.min_time, run.max_time)) for runs in ports.values()]
 
-    So a row that is rewritten lands in a page at least twice as large, whatever the sizes of the others.
+
+def _groups(runs: list[_Run]) -> list[list[_Run]]:
+    """Neighbours, `FAN` or more, whose rows are at least twice those of the largest; the rest alone.
+
+    So a row that is rewritten lands in a run at least twice as large, whatever the sizes of the others.
     """
-    groups: list[list[Page]] = []
+    groups: list[list[_Run]] = []
     first = 0
-    while first < len(pages):
-        end = _run(pages, first)
-        groups.append(pages[first:end])
+    while first < len(runs):
+        end = _group_end(runs, first)
+        groups.append(runs[first:end])
         first = end
     return groups
 
 
-def _run(pages: list[Page], first: int) -> int:
+def _group_end(runs: list[_Run], first: int) -> int:
     total = largest = 0
-    for place in range(first, len(pages)):
-        total, largest = total + pages[place].rows, max(largest, pages[place].rows)
+    for place in range(first, len(runs)):
+        total, largest = total + runs[place].rows, max(largest, runs[place].rows)
         if place - first + 1 >= FAN and total >= 2 * largest:
             return place + 1
     return first + 1
 
 
-def _worth_it(group: list[Page], pages: list[Page]) -> bool:
-    return len(group) > 1 or (_half_dead(group[0]) and group[0].rows >= FAN * pages[-1].rows)
+def _worth_it(group: list[_Run], runs: list[_Run]) -> bool:
+    return len(group) > 1 or (_half_dead(group[0]) and group[0].rows >= FAN * runs[-1].rows)
 
 
-def _half_dead(page: Page) -> bool:
-    return 2 * (page.floor - page.min_time) >= page.max_time - page.min_time + 1
+def _half_dead(run: _Run) -> bool:
+    floor = min(page.floor for page in run.pages)
+    return 2 * (floor - run.min_time) >= run.max_time - run.min_time + 1
 
 
-def _merge(group: list[Page], store: PageStore, budget: Budget) -> list[Page]:
-    size = sum(3 * page.nbytes + _SORTING * page.rows for page in group)
-    if size > budget.room // 2:
-        return group
-    merged: list[Page] = []
-    with budget.hold(size, "merging pages"):
-        parts, marks = zip(*(_alive(page, store) for page in group), strict=True)
-        rows, met = pa.concat_batches(parts), np.concatenate(marks)
-        if rows.num_rows:
-            order = page_order(hashes_of(rows), times_of(rows))
-            kept = None
-            if met.any():
-                kept = store.put(pa.RecordBatch.from_arrays([pa.array(met[order])], names=["met"]))
-            merged = [write_page(store, group[0].port, rows.take(pa.array(order)), marks=kept)]
-    for page in group:
-        for name in (page.name, page.marks):
-            if name is not None:
-                store.drop(name)
+def _merge(pages: list[Page], store: PageStore, budget: Budget) -> list[Page]:
+    """One run of `pages`, a range of hashes at a time; what was merged is dropped."""
+    if sum(page.nbytes for page in pages) > _LARGEST_RUN * budget.room:
+        return pages
+    run = uuid.uuid4().hex[:12]
+    merged = [replace(page, run=run) for page in _merge_range(pages, _HASHES, store, budget)]
+    if {replace(page, run=None) for page in merged} == {replace(page, run=None) for page in pages}:
+        return pages
+    for name in names_of(pages) - names_of(merged):
+        store.drop(name)
     return merged
+
+
+def _merge_range(pages: list[Page], hashes: tuple[int, int], store: PageStore, budget: Budget) -> list[Page]:
+    """Rows of `pages`, all of which lie within `hashes`, in one page if the budget has room, else halved by hash.
+
+    Halves are always cut at the same places, so that merging again cuts no finer. One hash alone that is too much to
+    rewrite stays as it is.
+    """
+    if _cost(pages) <= budget.room // 2:
+        with budget.hold(_cost(pages), "merging pages"):
+            return _rewrite(pages, store)
+    if len(pages) < 2 or min(page.min_hash for page in pages) == max(page.max_hash for page in pages):
+        return pages
+    middle = (hashes[0] + hashes[1]) // 2
+    merged: list[Page] = []
+    for half in ((hashes[0], middle), (middle + 1, hashes[1])):
+        clipped = [clip_page(store, page, *half) for page in pages]
+        merged += _merge_range([page for page in clipped if page is not None], half, store, budget)
+    return merged
+
+
+def _cost(pages: Sequence[Page]) -> int:
+    """The bytes that rewriting takes: the live rows, all of them together, and in order."""
+    return sum(3 * page.nbytes + _SORTING * page.rows for page in pages)
+
+
+def _rewrite(pages: Sequence[Page], store: PageStore) -> list[Page]:
+    if not pages:
+        return []
+    parts, marks = zip(*(_alive(page, store) for page in pages), strict=True)
+    rows, met = pa.concat_batches(parts), np.concatenate(marks)
+    if not rows.num_rows:
+        return []
+    order = page_order(hashes_of(rows), times_of(rows))
+    kept = None
+    if met.any():
+        kept = store.put(pa.RecordBatch.from_arrays([pa.array(met[order])], names=["met"]))
+    return [write_page(store, pages[0].port, rows.take(pa.array(order)), marks=kept)]
 
 
 def _alive(page: Page, store: PageStore) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:

@@ -19,7 +19,7 @@ from penstock.core.budget import Budget
 from penstock.core.operator import Allowance, Out, State
 from penstock.core.pages import Page, PageStore, read_page, write_page
 from penstock.core.progress import Bounds
-from penstock.core.rows import Indices, RowType, hashes_of, times_of
+from penstock.core.rows import Hashes, Indices, RowType, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
 from penstock.core.within import LEFT, RIGHT, horizon
 from penstock.kernels.equal import same
@@ -75,7 +75,7 @@ class OAJoin:
         dead = horizon(self._reach, other, bound)
         kept: list[Page] = []
         for page in self._pages[other]:
-            if page.min_time < dead and self._keeps[other] and self._config.how != "semi":
+            if page.min_time < dead > page.floor and self._keeps[other] and self._config.how != "semi":
                 yield from self._unmatched(page, dead)
             if page.max_time >= dead and bound < TIME_MAX:
                 kept.append(replace(page, floor=max(page.floor, dead)) if page.min_time < dead else page)
@@ -106,9 +106,13 @@ class OAJoin:
         times = times_of(arrivals)
         reach = self._reach.of(port, times)
         matched = np.zeros(arrivals.num_rows, np.bool_)
+        hashes, earliest, latest = hashes_of(arrivals), int(reach[0].min()), int(reach[1].max())
         for place, page in enumerate(self._pages[1 - port]):
-            if page.max_time >= reach[0].min() and page.min_time <= reach[1].max():
-                yield from self._probe(port, arrivals, reach, place, page, matched)
+            if page.max_time >= earliest and page.min_time <= latest:
+                near = _between(hashes, page.min_hash, page.max_hash)
+                if near.start < near.stop:
+                    some = arrivals.slice(near.start, near.stop - near.start)
+                    yield from self._probe(port, some, (reach[0][near], reach[1][near]), place, page, matched[near])
         yield from self._settle(port, arrivals, times, matched)
 
     def _probe(
@@ -272,6 +276,12 @@ class OAJoin:
         self._store.drop(page.name)
         if page.marks is not None:
             self._store.drop(page.marks)
+
+
+def _between(hashes: Hashes, first: int, last: int) -> slice:
+    """Where sorted hashes lie from `first` to `last`."""
+    start = int(np.searchsorted(hashes, np.uint64(first)))
+    return slice(start, int(np.searchsorted(hashes, np.uint64(last), side="right")))
 
 
 def _varies(rows: pa.RecordBatch) -> bool:
