@@ -37,6 +37,7 @@ import pyarrow.compute as pc
 from penstock.core.rows import Hashes, Indices
 from penstock.core.time import Times
 from penstock.kernels.match import _bisect, expand, ranges
+from penstock.kernels.sort import page_order
 
 THREADS = os.environ.get("POLARS_MAX_THREADS")
 SPAN = 3_600_000_000
@@ -110,10 +111,6 @@ def draw(rng: np.random.Generator, keys: Hashes, rows: int, hot: float) -> tuple
     hashes = keys[rng.integers(0, len(keys), rows)]
     hashes[rng.random(rows) < hot] = np.uint64(2**63)
     return hashes, rng.integers(0, SPAN, rows)
-
-
-def page_order(hashes: Hashes, times: Times) -> Indices:
-    return np.lexsort((times, hashes))
 
 
 def searched(case: Case) -> Callable[[], Pairs]:

@@ -31,6 +31,7 @@ from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
@@ -42,6 +43,9 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+if TYPE_CHECKING:
+    from penstock.flow.report import EpochReport
 
 CORES = 2
 MEMORY_MB = 512
@@ -312,7 +316,25 @@ def penstock(workload: Workload) -> Result:
         payments = flow.source(stream(spark, workload, "payments"), time="ts", progress=pk.bounded_delay("30 s"))
         orders.join(payments, on="order_id", within=pk.band("10 min", "10 min")).to_format("noop")
         query = flow.run()
-        return timed(workload, query.streaming_query, query.progress().rows_out, workload.matches)
+        result = timed(workload, query.streaming_query, query.progress().rows_out, workload.matches)
+        print(where_the_time_goes(result, query.progress().epochs[COLD_BATCHES:-1]))
+        return result
+
+
+def where_the_time_goes(result: Result, epochs: Sequence["EpochReport"]) -> str:
+    """A warm micro-batch of penstock's, split: Spark around the epoch, the epoch around its tasks, and the tasks."""
+    joins = [epoch.operators["join0"] for epoch in epochs]
+    tasks = {name: median(join.phases[name] for join in joins) / CORES for name in joins[0].phases}
+    epoch = median(epoch.seconds for epoch in epochs)
+    parts = {
+        "Spark's offsets, planning and logs": median(result.warm_batches) - epoch,
+        "reading, hashing, shuffle, commit": epoch - sum(tasks.values()),
+        "tasks waiting for input": tasks["input"],
+        "joining": tasks["work"],
+        "handing over results": tasks["output"],
+        "settling state": tasks["settle"],
+    }
+    return "penstock, a warm micro-batch: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in parts.items())
 
 
 ENGINES: dict[str, Engine] = {

@@ -17,9 +17,15 @@ class OperatorReport:
     state_rows: int = 0
     state_bytes: int = 0
     pages: int = 0
-    seconds: float = 0.0
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of its tasks: waiting for input, working, handing over output, settling its state."""
     peak_memory: int = 0
     """The most bytes that one task of the operator had charged to its budget."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of its tasks, all together."""
+        return sum(self.phases.values())
 
 
 @dataclass(frozen=True, slots=True)

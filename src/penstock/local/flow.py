@@ -281,7 +281,7 @@ class _Epoch:
             state_rows=sum(page.rows for page in pages),
             state_bytes=sum(page.nbytes for page in pages),
             pages=len(pages),
-            seconds=clock.perf_counter() - begun,
+            phases={"work": clock.perf_counter() - begun},
             peak_memory=max(budget.peak for budget in self._query._budgets),
         )
         return _timed(node, sql.where_pairs(results, node.where, node.sides) if node.where else results)

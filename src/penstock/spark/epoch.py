@@ -400,7 +400,7 @@ def _report(records: Sequence[Mapping[str, Any]], states: Sequence[State]) -> Op
         state_rows=sum(page.rows for page in pages),
         state_bytes=sum(page.nbytes for page in pages),
         pages=len(pages),
-        seconds=sum(sum(record["seconds"].values()) for record in records),
+        phases={name: sum(record["seconds"][name] for record in records) for name in records[0]["seconds"]},
         peak_memory=max(record["peak"] for record in records),
     )
 
