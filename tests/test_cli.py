@@ -289,7 +289,7 @@ class TestDemo:
         )
         writer = demo._Writer(tmp_path, seconds=1)
         writer.rows = 20
-        assert demo._progress(Report((epoch,)), writer, " | ") == (
+        assert demo._progress(Report().after(epoch), writer, " | ") == (
             "epochs 1, rows in 10 of 20 written, results 5, late 1 | state 7 rows, 1.5 kB | "
             "bounds orders 09:01:02, payments none yet"
         )

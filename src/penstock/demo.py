@@ -336,7 +336,7 @@ def _progress(report: Report, writer: _Writer, separator: str) -> str:
     bounds = report.epochs[-1].bounds if report.epochs else {}
     return separator.join(
         [
-            f"epochs {len(report.epochs)}, rows in {report.rows_in:,} of {writer.rows:,} written, "
+            f"epochs {report.totals.epochs}, rows in {report.rows_in:,} of {writer.rows:,} written, "
             f"results {report.rows_out:,}, late {report.late:,}",
             f"state {state}",
             "bounds " + ", ".join(f"{name} {_time_of_day(bound)}" for name, bound in bounds.items()),

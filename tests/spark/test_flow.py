@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 from decimal import Decimal
 from pathlib import Path
@@ -204,6 +205,26 @@ def test_event_time_of_every_type(spark, tmp_path, feed, kind, at, within):
     out = left.join(right, on="k", within=within, how="full").to_memory()
     flow.run()
     expected = {(1, at(i), at(j)): 1 for i in range(8) for j in range(8) if abs(i - j) <= 2}
+    assert multiset(out.table()) == expected
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us", tz="UTC"), pa.timestamp("us")], ids=["timestamp", "timestamp_ntz"])
+def test_the_zone_of_the_session_changes_nothing(spark, tmp_path, feed, kind):
+    """Hours around the night when New York's clocks go back, one row each, joined with the next hour's."""
+    hours = [dt.datetime(2024, 11, 3, hour, tzinfo=UTC if kind.tz else None) for hour in range(9)]
+    rows = pa.table({"k": [1] * 9, "ts": pa.array(hours, kind), "seen": pa.array(hours, kind)})
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        flow = pk.Flow(spark, checkpoint=str(tmp_path / "c"), memory="64 MB")
+        left, right = (
+            flow.source(feed(name, [rows.slice(0, 4), rows.slice(4)]).stream(spark), time="ts", name=name)
+            for name in "lr"
+        )
+        out = left.join(right, on="k", within=pk.band("-1 h", "-1 h")).to_memory()
+        flow.run()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    expected = {(1, now, now, before, before): 1 for before, now in itertools.pairwise(hours)}
     assert multiset(out.table()) == expected
 
 

@@ -1,4 +1,4 @@
-"""What a query measured: one record per epoch, the sums over all of them, and how they read in a log."""
+"""What a query measured: a record of each of the latest epochs, the sums over all of them, and how they read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.core.budget import show_bytes
+
+KEPT = 1000
+"""Epochs whose reports are kept one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,35 +57,61 @@ class EpochReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """All the epochs of a query so far.
+class Totals:
+    """Sums over epochs."""
 
-    >>> report = Report((EpochReport(0, 0.5, rows_in={"s": 100}), EpochReport(1, 0.5, rows_in={"s": 300})))
+    epochs: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    late: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, epoch: EpochReport) -> Totals:
+        """With one more epoch."""
+        return Totals(
+            self.epochs + 1,
+            self.rows_in + sum(epoch.rows_in.values()),
+            self.rows_out + sum(op.rows_out for op in epoch.operators.values()),
+            self.late + sum(epoch.late.values()) + sum(epoch.no_time.values()),
+            self.seconds + epoch.seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a query has done so far: the latest epochs one by one, and the sums over all of them.
+
+    >>> report = Report().after(EpochReport(0, 0.5, rows_in={"s": 100})).after(EpochReport(1, 0.5, rows_in={"s": 300}))
     >>> report.rows_in, report.rows_per_second
     (400, 400.0)
     """
 
     epochs: tuple[EpochReport, ...] = ()
+    totals: Totals = Totals()
+
+    def after(self, epoch: EpochReport) -> Report:
+        """The report once `epoch` is done; a query that runs for months must not grow by its reports."""
+        return Report((*self.epochs[1 - KEPT :], epoch), self.totals + epoch)
 
     @property
     def rows_in(self) -> int:
         """Rows taken from all the sources."""
-        return sum(sum(epoch.rows_in.values()) for epoch in self.epochs)
+        return self.totals.rows_in
 
     @property
     def rows_out(self) -> int:
         """Rows that operators gave."""
-        return sum(op.rows_out for epoch in self.epochs for op in epoch.operators.values())
+        return self.totals.rows_out
 
     @property
     def late(self) -> int:
         """Rows that came below their bound or without a time."""
-        return sum(sum(epoch.late.values()) + sum(epoch.no_time.values()) for epoch in self.epochs)
+        return self.totals.late
 
     @property
     def seconds(self) -> float:
         """Time spent in epochs."""
-        return sum(epoch.seconds for epoch in self.epochs)
+        return self.totals.seconds
 
     @property
     def rows_per_second(self) -> float:
@@ -92,7 +121,7 @@ class Report:
     def __str__(self) -> str:
         """A few lines for people."""
         head = (
-            f"{len(self.epochs)} epochs, {self.rows_in:,} rows in, {self.rows_out:,} out, {self.late:,} late, "
+            f"{self.totals.epochs} epochs, {self.rows_in:,} rows in, {self.rows_out:,} out, {self.late:,} late, "
             f"{self.rows_per_second:,.0f} rows/s"
         )
         return head if not self.epochs else f"{head}\nlast: {self.epochs[-1]}"

@@ -116,7 +116,7 @@ class LocalQuery:
         self._sinks = flow._sinks
         roots = flow._roots
         self._tracks = {node: Track() for node in sources_of(*roots)}
-        self._reports: list[EpochReport] = []
+        self._report = Report()
         self._spill = tempfile.TemporaryDirectory(prefix="penstock-")
         self._budgets = [Budget(max(1, flow.memory // flow.shards)) for _ in range(flow.shards)]
         self._stores = [MemoryPages(budget, FilePages(self._spill.name)) for budget in self._budgets]
@@ -138,7 +138,7 @@ class LocalQuery:
 
     def progress(self) -> Report:
         """What the epochs measured."""
-        return Report(tuple(self._reports))
+        return self._report
 
     def epoch(self, tables: dict[SourceNode, pa.Table], end: bool = False) -> None:
         """All rows first, then the bounds; with `end`, every bound is the end of time."""
@@ -151,10 +151,10 @@ class LocalQuery:
         self._tracks = epoch.tracks
         self._states |= epoch.states
         self._ended = end
-        self._reports.append(epoch.report(len(self._reports), clock.perf_counter() - begun))
+        self._report = self._report.after(epoch.report(self._report.totals.epochs, clock.perf_counter() - begun))
 
     def _deliver(self, sink: Sink, rows: pa.Table) -> None:
-        number = len(self._reports)
+        number = self._report.totals.epochs
         if TIME in rows.column_names:
             rows = rows.drop_columns([TIME])
         if isinstance(sink, MemorySink):

@@ -21,7 +21,7 @@ from penstock.core.errors import CheckpointError, ConfigError, FlowError, Pensto
 from penstock.flow.explain import explain
 from penstock.flow.flow import Flow
 from penstock.flow.graph import JoinNode, Node, SelectNode, joins_of
-from penstock.flow.report import EpochReport, Report
+from penstock.flow.report import Report
 from penstock.spark.branches import Schemas, select, where_pairs
 from penstock.spark.epoch import Engine
 from penstock.spark.types import arrow_columns
@@ -139,7 +139,7 @@ class SparkQuery:
     def __init__(self, flow: SparkFlow, engine: Engine) -> None:
         self._flow = flow
         self._engine = engine
-        self._reports: list[EpochReport] = []
+        self._report = Report()
         self._query: StreamingQuery | None = None
         self._failure: BaseException | None = None
 
@@ -172,7 +172,7 @@ class SparkQuery:
 
     def progress(self) -> Report:
         """What the epochs since this start measured."""
-        return Report(tuple(self._reports))
+        return self._report
 
     def _start(self, **trigger: Any) -> None:
         self._refuse_unfinished_end()
@@ -211,7 +211,7 @@ class SparkQuery:
         finally:
             _restore(session, restore)
         if report is not None:
-            self._reports.append(report)
+            self._report = self._report.after(report)
             log.info("%s", report)
 
     def _cause(self, failure: BaseException) -> BaseException:

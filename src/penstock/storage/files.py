@@ -16,7 +16,9 @@ from pyarrow import fs
 from penstock.core.errors import StateError
 
 _CHECKED: dict[str, tuple[int, int]] = {}
-"""Files this process has checked or written, with their size and time of change."""
+"""Files this process has checked or written, with their size and time of change; the latest `_REMEMBERED`."""
+
+_REMEMBERED = 10_000
 
 
 class FilePages:
@@ -45,7 +47,7 @@ class FilePages:
         path = self._path(name)
         self._files.move(draft, path)
         if self._local:
-            _CHECKED[path] = _stamp(path)
+            _remember(path)
         self._written.add(name)
         return name
 
@@ -90,7 +92,7 @@ class FilePages:
         if zlib.crc32(content) != int(checksum, 16):
             raise StateError.corrupt(path, "its checksum differs")
         if self._local:
-            _CHECKED[path] = _stamp(path)
+            _remember(path)
 
 
 def open_folder(uri: str) -> tuple[fs.FileSystem, str]:
@@ -106,6 +108,12 @@ def open_folder(uri: str) -> tuple[fs.FileSystem, str]:
     files, path = fs.FileSystem.from_uri(uri)
     files.create_dir(path, recursive=True)
     return files, path.rstrip("/")
+
+
+def _remember(path: str) -> None:
+    _CHECKED[path] = _stamp(path)
+    if len(_CHECKED) > _REMEMBERED:
+        del _CHECKED[next(iter(_CHECKED))]
 
 
 def _stamp(path: str) -> tuple[int, int]:

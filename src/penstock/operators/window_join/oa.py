@@ -127,19 +127,25 @@ class OAJoin:
         """Meet one page: pairs come out, rows that must not come out alone are marked."""
         held = read_page(self._store, page)
         begin, end = ranges(hashes_of(held), times_of(held), hashes_of(arrivals), *reach)
-        marks = self._marks(page) if self._keeps[1 - port] else None
-        before = 0 if marks is None else int(marks.sum())
-        for mine, theirs in self._verified(port, arrivals, held, begin, end):
-            matched[mine] = True
-            if self._config.how not in LEFT_ONLY:
-                yield self._pairs(port, arrivals, mine, held, theirs)
-            if marks is not None:
+        if not self._keeps[1 - port]:
+            for mine, theirs in self._verified(port, arrivals, held, begin, end):
+                matched[mine] = True
+                if self._config.how not in LEFT_ONLY:
+                    yield self._pairs(port, arrivals, mine, held, theirs)
+            return
+        with self._budget.hold(2 * page.end, "the marks of a page"):
+            marks, changed = self._marks(page), False
+            for mine, theirs in self._verified(port, arrivals, held, begin, end):
+                matched[mine] = True
                 fresh = np.unique(theirs[~marks[page.begin + theirs]])
                 marks[page.begin + fresh] = True
-                if self._config.how == "semi":
+                changed = changed or fresh.size > 0
+                if self._config.how not in LEFT_ONLY:
+                    yield self._pairs(port, arrivals, mine, held, theirs)
+                elif self._config.how == "semi":
                     yield from self._alone(1 - port, held, fresh)
-        if marks is not None and int(marks.sum()) > before:
-            self._pages[1 - port][place] = self._mark(page, marks)
+            if changed:
+                self._pages[1 - port][place] = self._mark(page, marks)
 
     def _verified(
         self, port: int, arrivals: pa.RecordBatch, held: pa.RecordBatch, begin: Indices, end: Indices
