@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from penstock.flow.graph import Node
+from penstock.flow.graph import JoinNode, Node, joins_of
 
 Emits = Literal["results", "late"]
 """What of a stream a sink takes."""
@@ -25,6 +25,11 @@ class Sink:
     def delivery(self) -> str:
         """What happens when an epoch is run again after a failure."""
         return "at least once"
+
+
+def joins_needed(sinks: Sequence[Sink]) -> list[JoinNode]:
+    """The operators whose results some sink takes, inputs first; one whose late rows alone are taken need not run."""
+    return joins_of(*(sink.node for sink in sinks if sink.emits == "results"))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -29,12 +29,11 @@ from penstock.flow.graph import (
     SourceNode,
     UnionNode,
     WhereNode,
-    joins_of,
     late_columns,
     sources_of,
 )
 from penstock.flow.report import EpochReport, OperatorReport, Report
-from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink
+from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink, joins_needed
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import shard_of
 from penstock.local import sql
@@ -120,7 +119,9 @@ class LocalQuery:
         self._spill = tempfile.TemporaryDirectory(prefix="penstock-")
         self._budgets = [Budget(max(1, flow.memory // flow.shards)) for _ in range(flow.shards)]
         self._stores = [MemoryPages(budget, FilePages(self._spill.name)) for budget in self._budgets]
-        self._states: dict[JoinNode, list[State]] = {node: [State()] * flow.shards for node in joins_of(*roots)}
+        self._states: dict[JoinNode, list[State]] = {
+            node: [State()] * flow.shards for node in joins_needed(self._sinks)
+        }
         self._ended = False
 
     def stop(self) -> None:

@@ -22,9 +22,9 @@ from penstock.core.operator import State
 from penstock.core.progress import Punctuated, Seen, Track, follow, wake
 from penstock.core.rows import HASH, TIME
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, show_time
-from penstock.flow.graph import JoinNode, Node, SourceNode, joins_of, late_columns, sources_of
+from penstock.flow.graph import JoinNode, Node, SourceNode, late_columns, sources_of
 from penstock.flow.report import EpochReport, OperatorReport
-from penstock.flow.sinks import Sink
+from penstock.flow.sinks import Sink, joins_needed
 from penstock.kernels.route import hash_range
 from penstock.spark.branches import (
     MARK,
@@ -58,9 +58,8 @@ class Engine:
         self._checkpoint = checkpoint
         self._memory = memory
         self._shards = shards
-        roots = [sink.node for sink in sinks]
-        self.sources = sources_of(*roots)
-        self.joins = joins_of(*roots)
+        self.sources = sources_of(*(sink.node for sink in sinks))
+        self.joins = joins_needed(sinks)
         self.schemas = Schemas()
         self.layout = lay_out(sinks, self.joins, self.schemas)
         self.ledger = checkpoint.latest()

@@ -20,8 +20,9 @@ from penstock.core.durations import Duration
 from penstock.core.errors import CheckpointError, ConfigError, FlowError, PenstockError
 from penstock.flow.explain import explain
 from penstock.flow.flow import Flow
-from penstock.flow.graph import JoinNode, Node, SelectNode, joins_of
+from penstock.flow.graph import JoinNode, Node, SelectNode
 from penstock.flow.report import Report
+from penstock.flow.sinks import joins_needed
 from penstock.spark.branches import Schemas, select, where_pairs
 from penstock.spark.epoch import Engine
 from penstock.spark.types import arrow_columns
@@ -108,7 +109,7 @@ class SparkFlow(Flow):
             }
             for node in self._sources
         }
-        operators = {node.name: _config(node) for node in joins_of(*self._roots)}
+        operators = {node.name: _config(node) for node in joins_needed(self._sinks)}
         return {"sources": sources, "operators": operators}
 
     def _columns_of(self, data: Any) -> pa.Schema:
