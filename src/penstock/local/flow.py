@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import time as clock
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 from penstock.core.budget import Budget
 from penstock.core.errors import ConfigError, FlowError
 from penstock.core.operator import Logic, State
-from penstock.core.progress import Seen, Track, follow, wake
+from penstock.core.progress import Policy, Seen, Track, follow, wake
 from penstock.core.rows import TIME
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, as_times, show_time
 from penstock.flow.explain import explain
@@ -34,6 +35,7 @@ from penstock.flow.graph import (
 )
 from penstock.flow.report import EpochReport, OperatorReport, Report
 from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink, joins_needed
+from penstock.flow.stream import Stream
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import shard_of
 from penstock.local import sql
@@ -43,6 +45,26 @@ from penstock.storage.memory import MemoryPages
 
 _SMALLEST_SHARE = 1_000
 """Bytes a shard needs at least: a few rows of arrivals and one of output."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Feed:
+    """A source's tables, one per epoch, and the columns of the first."""
+
+    schema: pa.Schema
+    tables: Iterable[pa.Table]
+
+    @classmethod
+    def of(cls, data: Any) -> Any:
+        """A feed of `data` if it is tables; anything else as it is, to be refused."""
+        if isinstance(data, pa.Table):
+            return cls(data.schema, [data])
+        if isinstance(data, Iterator):
+            first = next(data, None)
+            return cls(first.schema, chain([first], data)) if isinstance(first, pa.Table) else data
+        if isinstance(data, Sequence) and data and isinstance(data[0], pa.Table):
+            return cls(data[0].schema, data)
+        return data
 
 
 class LocalFlow(Flow):
@@ -69,6 +91,16 @@ class LocalFlow(Flow):
         self.shards = shards
         self._now = now or (lambda: clock.time_ns() // 1000)
 
+    def source(self, data: Any, time: str, progress: Policy | None = None, name: str | None = None) -> Stream:
+        """Take rows from Arrow tables: one, or several in a list or a generator, one per epoch; see `Flow.source`.
+
+        >>> flow = LocalFlow()
+        >>> rows = flow.source((pa.table({"t": [n]}) for n in range(3)), time="t").to_memory()
+        >>> flow.run().progress().rows_in
+        3
+        """
+        return super().source(_Feed.of(data), time, progress, name)
+
     def start(self, trigger: str | None = None) -> LocalQuery:
         """Run over everything there is and leave the streams open; in process there is nothing to wait for."""
         return self.run(end=False)
@@ -77,7 +109,7 @@ class LocalFlow(Flow):
         """Run epoch after epoch until every source is exhausted; with `end`, one more ends the streams."""
         self._check_ready()
         query = LocalQuery(self)
-        feeds = {node: _feed(node.data) for node in sources_of(*self._roots)}
+        feeds = {node: iter(node.data.tables) for node in sources_of(*self._roots)}
         while feeds:
             tables = {node: next(feed, None) for node, feed in feeds.items()}
             feeds = {node: feed for node, feed in feeds.items() if tables[node] is not None}
@@ -90,11 +122,11 @@ class LocalFlow(Flow):
     def _columns_of(self, data: Any) -> pa.Schema:
         if isinstance(data, pa.Table):
             return data.schema
-        if isinstance(data, Sequence) and data and isinstance(data[0], pa.Table):
-            return data[0].schema
+        if isinstance(data, _Feed):
+            return data.schema
         raise ConfigError(
             f"A local flow reads Arrow tables, but this source is a {type(data).__name__}. "
-            f"Give a pyarrow.Table, or a list of them, one per epoch."
+            f"Give a pyarrow.Table, or some of them in a list or a generator, one per epoch."
         )
 
     def _columns_after_select(self, node: Node, expressions: Sequence[Any]) -> pa.Schema:
@@ -297,10 +329,6 @@ class _Epoch:
         self.states[node] = [
             replace(state := logic.state(), pages=compact(state.pages, store, budget)) for logic, store, budget in parts
         ]
-
-
-def _feed(data: pa.Table | Iterable[pa.Table]) -> Any:
-    return iter([data]) if isinstance(data, pa.Table) else iter(data)
 
 
 def _routed(node: JoinNode, port: int, rows: pa.Table, shards: int) -> list[pa.RecordBatch]:
