@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -20,23 +21,38 @@ from tests.streams import COLUMNS, table
 ROOT = Path(__file__).parents[2]
 
 
-def feed_job(folder: Path, epochs: int, rows: int = 60, seed: int = 7) -> Counter[tuple]:
-    """Write both folders of the job, disordered but never late, and give back what must come out."""
-    rng = np.random.default_rng(seed)
-    sides = []
-    for port, name in enumerate(("left", "right")):
-        feed, all_rows = Feed(folder / name, COLUMNS), []
-        for epoch in range(epochs):
-            times = epoch * 20 + rng.integers(0, 20, rows)
-            keys = rng.integers(0, 12, rows)
-            made = [
-                {"k": None if k == 11 else int(k), "t": int(t), "id": port * 10**6 + epoch * rows + n}
-                for n, (k, t) in enumerate(zip(keys, times, strict=True))
-            ]
-            feed.add(table(made))
-            all_rows += made
-        sides.append(all_rows)
-    return oracle.window_join(*sides, near=oracle.band(-30, 30), how="left")
+class Streams:
+    """Both folders of the job, disordered but never late, and what must come out of them."""
+
+    def __init__(self, folder: Path, epochs: int, seed: int = 7) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._feeds = [Feed(folder / name, COLUMNS) for name in ("left", "right")]
+        self._rows: list[list[dict[str, Any]]] = [[], []]
+        self._ledger = folder / "checkpoint" / "ledger"
+        self.grow(epochs)
+
+    @property
+    def waiting(self) -> int:
+        """Epochs that the job has not committed."""
+        done = max((int(path.stem) for path in self._ledger.glob("*.json")), default=-1)
+        return self._feeds[0].count - done - 1
+
+    def grow(self, epochs: int, rows: int = 60) -> None:
+        """Some more epochs of rows."""
+        for _ in range(epochs):
+            for port, feed in enumerate(self._feeds):
+                times = feed.count * 20 + self._rng.integers(0, 20, rows)
+                keys = self._rng.integers(0, 12, rows)
+                made = [
+                    {"k": None if k == 11 else int(k), "t": int(t), "id": port * 10**6 + feed.count * rows + n}
+                    for n, (k, t) in enumerate(zip(keys, times, strict=True))
+                ]
+                feed.add(table(made))
+                self._rows[port] += made
+
+    def expected(self) -> Counter[tuple]:
+        """The join of everything there is."""
+        return oracle.window_join(*self._rows, near=oracle.band(-30, 30), how="left")
 
 
 def results(folder: Path) -> Counter[tuple]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.spark.killing import Job, feed_job, results
+from tests.spark.killing import Job, Streams, results
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -83,7 +83,7 @@ def kill_one(word: str, under: Path) -> None:
 
 
 def test_an_executor_and_a_python_worker_are_killed_and_nothing_changes(cluster, tmp_path):
-    expected = feed_job(tmp_path, epochs=16)
+    streams = Streams(tmp_path, epochs=16)
     job = Job(tmp_path, "--master", cluster, "--shards", "2")
     try:
         assert job.wait_for("epoch 2"), (tmp_path / "job.log").read_text()[-3000:]
@@ -93,4 +93,4 @@ def test_an_executor_and_a_python_worker_are_killed_and_nothing_changes(cluster,
         assert job.wait_for("done", timeout=300), (tmp_path / "job.log").read_text()[-3000:]
     finally:
         job.kill()
-    assert results(tmp_path) == expected
+    assert results(tmp_path) == streams.expected()

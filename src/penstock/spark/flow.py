@@ -86,7 +86,7 @@ class SparkFlow(Flow):
 
     def _query(self) -> SparkQuery:
         self._check_ready()
-        _use_this_python()
+        _use_this_python(self.spark)
         checkpoint = Checkpoint(self.checkpoint)
         checkpoint.claim(self._fingerprint())
         engine = Engine(self.spark, self._sinks, checkpoint, self.memory, self.shards)
@@ -248,10 +248,10 @@ def _restore(session: SparkSession, before: Mapping[str, str | None]) -> None:
             session.conf.set(name, value)
 
 
-def _use_this_python() -> None:
-    """Workers otherwise take the system's Python, which may not have penstock."""
-    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-        os.environ.setdefault(name, sys.executable)
+def _use_this_python(spark: SparkSession) -> None:
+    """Where nobody said which Python workers run, it is this one: the system's may not have penstock."""
+    if "PYSPARK_PYTHON" not in os.environ:
+        spark.sparkContext.pythonExec = sys.executable
 
 
 def _analysed(build: Callable[[], DataFrame], written: Sequence[Any]) -> DataFrame:

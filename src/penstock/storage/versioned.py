@@ -197,19 +197,22 @@ class Checkpoint:
     def vacuum(self) -> tuple[int, int]:
         """Delete everything that no kept version needs; give back how many files and bytes that was.
 
-        Not for a checkpoint whose flow is running: it would take away what the epoch is writing.
+        What the epoch after the last committed one has written stays: somebody may be at it.
         """
         kept = [self._ledger(epoch) for epoch in self._numbers("ledger")]
+        last = max((ledger.epoch for ledger in kept), default=-1)
         files = size = 0
         for operator in self._list("state"):
             needed = set().union(*(ledger.names(operator) for ledger in kept)) if kept else set()
             for name in set(self._list(f"state/{operator}")) - needed:
-                path = f"{self._root}/state/{operator}/{name}"
-                size += self._files.get_file_info(path).size or 0
-                self._files.delete_file(path)
-                files += 1
+                if _epoch_of(name) <= last:
+                    path = f"{self._root}/state/{operator}/{name}"
+                    size += self._files.get_file_info(path).size or 0
+                    self._files.delete_file(path)
+                    files += 1
         for attempt in self._list("staged"):
-            self.forget(attempt)
+            if _epoch_of(attempt) <= last:
+                self.forget(attempt)
         return files, size
 
     def _ledger(self, epoch: int) -> Ledger:
@@ -249,6 +252,12 @@ class Checkpoint:
         with self._files.open_output_stream(f"{path}.draft") as sink:
             sink.write(json.dumps(record, separators=(",", ":")).encode())
         self._files.move(f"{path}.draft", path)
+
+
+def _epoch_of(name: str) -> int:
+    """The epoch that wrote a page or staged an attempt: its name begins with it; -1 for one that no epoch wrote."""
+    first = name.partition("-")[0]
+    return int(first) if first.isdecimal() else -1
 
 
 def state_to_json(state: State) -> dict[str, Any]:

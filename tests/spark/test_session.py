@@ -1,0 +1,39 @@
+"""Sessions that were made without a thought for penstock: what a user has who adds it to a job."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+PROGRAM = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+import penstock as pk
+flow = pk.Flow(spark, checkpoint=r"{folder}", memory="32 MB")
+left, right = (flow.source(spark.range(5).selectExpr("id", "id AS t"), time="t", name=name) for name in "lr")
+rows = left.join(right, on="id", within=pk.band(0, 0)).to_memory()
+flow.run()
+print("rows:", rows.table().num_rows)
+"""
+
+
+def test_workers_run_the_python_that_has_penstock_though_nobody_said_so(tmp_path):
+    """The first python3 on the path is one that cannot import anything."""
+    other = tmp_path / "bin" / "python3"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\necho this python has no penstock >&2\nexit 1\n")
+    other.chmod(0o755)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(folder=tmp_path / "checkpoint")],
+        env=env | {"PATH": f"{other.parent}:{env['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "rows: 5" in done.stdout, done.stderr[-3000:]
