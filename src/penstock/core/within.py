@@ -29,14 +29,6 @@ class Reach(Protocol):
         ...
 
 
-class Within(Protocol):
-    """What `within=` takes."""
-
-    def reach(self, unit: TimeUnit) -> Reach:
-        """This condition on time columns that count `unit`."""
-        ...
-
-
 def horizon(reach: Reach, port: int, bound: Time) -> Time:
     """The smallest time at which a row of `port` can still meet a row of the other port at or after `bound`."""
     if bound in (TIME_MIN, TIME_MAX):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
 from penstock.flow.sinks import ConsoleSink, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
+from penstock.spark.types import arrow_columns
 
 
 def deliver(sink: Sink, rows: DataFrame, epoch: int) -> None:
@@ -17,20 +18,13 @@ def deliver(sink: Sink, rows: DataFrame, epoch: int) -> None:
     elif isinstance(sink, FormatSink):
         rows.write.format(sink.name).mode("append").options(**sink.options).save()
     elif isinstance(sink, MemorySink):
-        sink.epochs[epoch] = rows.toArrow().cast(sink_columns(sink, rows))
+        sink.epochs[epoch] = rows.toArrow().cast(arrow_columns(rows.schema))
     elif isinstance(sink, ConsoleSink):
         _console(sink, rows, epoch)
     elif isinstance(sink, ForeachSink):
         _whole(rows, lambda: sink.function(rows, epoch))
     else:
         raise TypeError(sink)
-
-
-def sink_columns(sink: Sink, rows: DataFrame) -> Any:
-    """The Arrow columns of a memory sink: the stream's own, whatever zone the session has."""
-    from penstock.spark.types import arrow_columns
-
-    return arrow_columns(rows.schema)
 
 
 def _parquet(sink: ParquetSink, rows: DataFrame, epoch: int) -> None:
@@ -55,7 +49,7 @@ def _console(sink: ConsoleSink, rows: DataFrame, epoch: int) -> None:
     _whole(rows, show)
 
 
-def _whole(rows: DataFrame, use: Any) -> None:
+def _whole(rows: DataFrame, use: Callable[[], None]) -> None:
     """Compute all of an epoch's rows before somebody looks at a part of them: operators must run to their end."""
     rows.persist()
     try:
