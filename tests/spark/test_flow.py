@@ -106,6 +106,42 @@ def test_chained_joins_select_where_and_union_give_what_the_local_host_gives(spa
         assert multiset(ours.table()) == multiset(theirs.table())
 
 
+def both_hosts(spark, flow, feed, build, tables):
+    """The rows of every memory outlet that `build` makes, on Spark and in process."""
+    local = pk.LocalFlow()
+    on_spark = build(flow, {name: feed(name, epochs).stream(spark) for name, epochs in tables.items()})
+    in_process = build(local, tables)
+    flow.run()
+    local.run()
+    return [
+        (multiset(ours.table()), multiset(theirs.table())) for ours, theirs in zip(on_spark, in_process, strict=True)
+    ]
+
+
+def test_a_stream_may_be_joined_with_itself(spark, flow, feed):
+    def build(flow, tables):
+        rows = flow.source(tables["p"], time="t", progress=pk.bounded_delay(5), name="p")
+        return [rows.join(rows, on="id", within=pk.band("+1", 5), how="left").to_memory()]
+
+    [(ours, theirs)] = both_hosts(spark, flow, feed, build, {"p": PAYMENTS})
+    assert (3, 1.0, 25, 2.0, 26) in ours
+    assert ours == theirs
+
+
+def test_results_and_a_source_may_meet_in_one_sink_and_a_source_feed_two_joins(spark, flow, feed):
+    def build(flow, tables):
+        first, second = (
+            flow.source(tables[name], time="t", progress=pk.bounded_delay(5), name=name) for name in ("o", "p")
+        )
+        near = first.join(second, on="id", within=pk.band(4, 4)).select("id", "t")
+        far = first.join(second, on="id", within=pk.band(10, 10), how="anti").select("id", "t")
+        return [near.union(far, second.select("id", "t")).to_memory(), far.where("id IS NOT NULL").to_memory()]
+
+    for ours, theirs in both_hosts(spark, flow, feed, build, {"o": ORDERS, "p": PAYMENTS}):
+        assert ours
+        assert ours == theirs
+
+
 def test_an_extra_condition_is_asked_of_each_pair(spark, flow, feed):
     left, right = sources(spark, flow, feed)
     rows = left.join(right, on="id", within=pk.band(10, 10), where="r.paid >= 2 OR l.shop <> 'a'").to_memory()

@@ -198,13 +198,26 @@ def test_vacuum_deletes_only_what_no_kept_ledger_names(checkpoint):
     checkpoint.commit(ledger_of(0, a_page(oldest)))
     checkpoint.commit(ledger_of(1, a_page(older, marks=marks)))
     checkpoint.commit(ledger_of(2, a_page(newest)))
-    checkpoint.stage("3-a", "join0", 0, {})
+    checkpoint.stage("00000002-a", "join0", 0, {})
     sizes = [(folder(checkpoint) / "state" / "join0" / name).stat().st_size for name in (oldest, orphan)]
     assert checkpoint.vacuum() == (2, sum(sizes))
     assert there(checkpoint) == {older, marks, newest}
     assert not list((folder(checkpoint) / "staged").iterdir())
     spark_has_read(checkpoint)
     checkpoint.check(checkpoint.latest())
+
+
+def test_vacuum_leaves_what_the_next_epoch_is_writing(checkpoint):
+    kept = put(checkpoint, 0)
+    checkpoint.commit(ledger_of(0, a_page(kept)))
+    writing = FilePages(checkpoint.pages("join0"), prefix="00000001-00000")
+    done = FilePages(checkpoint.pages("join0"), prefix="00000000-00000")
+    fresh, stale = (store.put(pa.record_batch({"n": [1]})) for store in (writing, done))
+    checkpoint.stage("00000001-a", "join0", 0, {})
+    assert checkpoint.vacuum()[0] == 1
+    assert there(checkpoint) == {kept, fresh}
+    assert stale not in there(checkpoint)
+    assert list((folder(checkpoint) / "staged").iterdir())
 
 
 def test_vacuum_stops_at_a_broken_ledger_before_it_deletes_anything(checkpoint):
