@@ -114,6 +114,23 @@ def batch(rows: Sequence[dict[str, Any]], types: RowType = ROWS) -> pa.RecordBat
     return types.enter(whole.append_column(TIME, as_times(whole.column(types.time))), hash_keys(keys))
 
 
+class EpochPages(MemoryPages):
+    """Pages as a host keeps them: what an earlier epoch wrote, and several shards may share, outlives a drop."""
+
+    def __init__(self) -> None:
+        super().__init__(Budget(1 << 40))
+        self._older: set[str] = set()
+
+    def seal(self) -> None:
+        """An epoch is over."""
+        self._older = set(self._pages)
+
+    def drop(self, name: str) -> None:
+        """Free what this epoch wrote."""
+        if name not in self._older:
+            super().drop(name)
+
+
 @dataclass
 class Run:
     """A join at work on some shards, and what came out of it."""
@@ -126,7 +143,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.budget = Budget(self.memory)
-        self.store = MemoryPages(Budget(1 << 40))
+        self.store = EpochPages()
         self.bounds = [-(2**63), -(2**63)]
         self.logics: list[Logic] = [self._logic(State()) for _ in range(self.shards)]
 
@@ -154,8 +171,9 @@ class Run:
             self.restart(event.shards)
 
     def restart(self, shards: int) -> None:
-        """Save, compact, and go on with another number of shards."""
+        """Save, compact, seal the epoch, and go on with another number of shards."""
         pages = [page for logic in self.logics for page in compact(logic.state().pages, self.store, self.budget)]
+        self.store.seal()
         self.shards = shards
         self.logics = []
         for number in range(shards):
@@ -236,7 +254,7 @@ def cases(draw: st.DrawFn, hows: Sequence[How] = HOWS, within: st.SearchStrategy
     events: list[Event] = []
     bounds = [-20, -20]
     drift = draw(st.integers(0, 6))
-    count = itertools_count()
+    count = itertools.count()
     for step in range(draw(st.integers(1, 10))):
         kind = draw(st.integers(0, 9))
         port = draw(st.integers(0, 1))
@@ -260,58 +278,6 @@ def cases(draw: st.DrawFn, hows: Sequence[How] = HOWS, within: st.SearchStrategy
     )
 
 
-def itertools_count() -> Iterator[int]:
-    """Ids: 0, 1, 2 …"""
-    return itertools.count()
-
-
 def examples(share: float) -> settings:
     """So much of the profile's number of examples, for a test that needs fewer than the main one; at least ten."""
     return settings(max_examples=max(10, int(settings.default.max_examples * share)))
-
-
-class EpochPages(MemoryPages):
-    """Pages as a host keeps them: what an earlier epoch wrote, and several shards may share, outlives a drop."""
-
-    def __init__(self) -> None:
-        super().__init__(Budget(1 << 40))
-        self._older: set[str] = set()
-
-    def seal(self) -> None:
-        """An epoch is over."""
-        self._older = set(self._pages)
-
-    def drop(self, name: str) -> None:
-        """Free what this epoch wrote."""
-        if name not in self._older:
-            super().drop(name)
-
-
-class HostRun(Run):
-    """A join at work whose shards may share pages: a shard that was split keeps no other from reading."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.store = EpochPages()
-        self.logics = [self._logic(State()) for _ in range(self.shards)]
-
-    def restart(self, shards: int) -> None:
-        """Save, compact, seal the epoch, and go on with another number of shards."""
-        pages = [page for logic in self.logics for page in compact(logic.state().pages, self.store, self.budget)]
-        self.store.seal()
-        self.shards = shards
-        self.logics = []
-        for number in range(shards):
-            clipped = [clip_page(self.store, page, *hash_range(number, shards)) for page in pages]
-            self.logics.append(self._logic(State(tuple(page for page in clipped if page is not None))))
-            for port in (LEFT, RIGHT):
-                self.take(self.logics[-1].advance(port, self.bounds[port]))
-
-
-def run_on_host(case: Case) -> HostRun:
-    """Run a case to its end, as a host does."""
-    join = HostRun(case.config, case.shards, case.memory)
-    for event in case.events:
-        join.on(event)
-    join.end()
-    return join

@@ -20,7 +20,6 @@ from tests.streams import (
     Advance,
     Arrive,
     Case,
-    HostRun,
     Run,
     advance,
     cases,
@@ -38,7 +37,7 @@ def steps(case: Case):
 
     A time is None on the side that an unmatched row does not have.
     """
-    join = HostRun(case.config, case.shards, case.memory)
+    join = Run(case.config, case.shards, case.memory)
     bounds = case.config.bounds(TIME_MIN, TIME_MIN)
     for event in [*case.events, None]:
         before = len(join.out)
@@ -204,7 +203,7 @@ def can_still_meet(case: Case, port: int, time: int, bound: int) -> bool:
 @given(cases(hows=["inner", "left", "right", "full"]))
 @examples(0.06)
 def test_exactly_the_rows_that_can_still_meet_one_are_held(case):
-    join = HostRun(case.config, case.shards, case.memory)
+    join = Run(case.config, case.shards, case.memory)
     arrived: list[tuple[int, dict]] = []
     for event in case.events:
         join.on(event)
@@ -220,7 +219,7 @@ def test_exactly_the_rows_that_can_still_meet_one_are_held(case):
 @given(cases())
 @examples(0.06)
 def test_nothing_is_held_after_the_final_bounds(case):
-    join = HostRun(case.config, case.shards, case.memory)
+    join = Run(case.config, case.shards, case.memory)
     for event in [*case.events, Advance(LEFT, TIME_MAX), Advance(RIGHT, TIME_MAX)]:
         join.on(event)
     assert join.held == 0

@@ -23,11 +23,11 @@ from penstock.operators.window_join import OAJoin, WindowJoin
 from penstock.storage import compaction
 from tests import streams
 from tests.oracle import window_join as oracle
-from tests.streams import Arrive, Case, EpochEnd, advance, cases, examples, left, near, right, run_on_host
+from tests.streams import Arrive, Case, EpochEnd, advance, cases, examples, left, near, right, run
 
 
 def right_results(case: Case) -> bool:
-    return run_on_host(case).results == case.expected()
+    return run(case).results == case.expected()
 
 
 # The errata of the source (spec 2.3, 2.4, 2.9, 6.1)
@@ -39,7 +39,7 @@ def test_ranges_the_wrong_way_round_fail():
     printed = Case(windows(left=2, right=3), "inner", events)
     real = Case(windows(left=3, right=2), "inner", events)
     assert right_results(real)
-    assert run_on_host(printed).results != real.expected()
+    assert run(printed).results != real.expected()
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def test_a_bound_read_as_everything_up_to_it_has_come_loses_the_row_at_it(monkey
 def test_widjoin_is_the_band_with_open_ends(case):
     """F19: a pair matches iff some window id holds both rows."""
     ranges_ = case.within.after.amount, case.within.before.amount
-    assert run_on_host(case).results == oracle.window_join(*case.rows, near=oracle.widjoin(*ranges_), how=case.how)
+    assert run(case).results == oracle.window_join(*case.rows, near=oracle.widjoin(*ranges_), how=case.how)
 
 
 # The rules of OA-Join, each broken
@@ -135,7 +135,7 @@ def test_with_hashes_that_collide_the_join_still_equals_its_definition(value):
     def check(case):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(streams, "hash_keys", every_hash(value))
-            assert run_on_host(case).results == case.expected()
+            assert run(case).results == case.expected()
 
     check()
 

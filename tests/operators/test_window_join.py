@@ -14,7 +14,7 @@ from penstock.core.rows import RowType
 from penstock.core.within import band, tumbling, windows
 from penstock.operators.window_join import WindowJoin
 from tests.oracle import window_join as oracle
-from tests.streams import LEFT, RIGHT, Arrive, Case, Run, advance, cases, examples, join, left, right, run_on_host
+from tests.streams import LEFT, RIGHT, Arrive, Case, Run, advance, cases, examples, join, left, right, run
 
 
 def pairs(config, *events):
@@ -50,7 +50,7 @@ def test_tumbling_windows_start_at_the_floor_below_zero_too():
 
 @given(cases())
 def test_window_join_equals_its_definition(case: Case):
-    join = run_on_host(case)
+    join = run(case)
     assert join.results == case.expected()
     assert join.held == 0
     assert join.budget.held == 0

@@ -10,7 +10,7 @@ import time as clock
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -103,15 +103,15 @@ class Engine:
         plan = self.next_plan(epoch, clock.time_ns() // 1000, end)
         work = _EpochWork(self, plan, f"{epoch:08d}-{self._run_id}")
         seen = work.deliver(batch)
-        ledger, operators = self._settle(plan, work, {name: Seen(**counts["seen"]) for name, counts in seen.items()})
+        ledger, operators = self._settle(plan, work, seen)
         self._checkpoint.commit(ledger)
         self._clean(ledger, work.attempt)
         return EpochReport(
             epoch=epoch,
             seconds=clock.perf_counter() - begun,
-            rows_in={name: counts["seen"]["rows"] for name, counts in seen.items()},
-            late={name: counts["late"] for name, counts in seen.items()},
-            no_time={name: counts["no_time"] for name, counts in seen.items()},
+            rows_in={name: counted.seen.rows for name, counted in seen.items()},
+            late={name: counted.late for name, counted in seen.items()},
+            no_time={name: counted.no_time for name, counted in seen.items()},
             bounds={node.name: show_time(ledger.tracks[node.name].bound, node.unit) for node in self.sources},
             operators=operators,
         )
@@ -135,7 +135,7 @@ class Engine:
         return {node.name: track for node, track in zip(self.sources, woken, strict=True)}
 
     def _settle(
-        self, plan: Plan, work: _EpochWork, seen: Mapping[str, Seen]
+        self, plan: Plan, work: _EpochWork, seen: Mapping[str, _Counted]
     ) -> tuple[Ledger, dict[str, OperatorReport]]:
         """The version this epoch leaves, from what its shards staged."""
         states: dict[str, tuple[State, ...]] = {}
@@ -147,12 +147,12 @@ class Engine:
         tracks = plan.tracks
         if not plan.end:
             tracks = {
-                node.name: follow(plan.tracks[node.name], node.progress, node.unit, seen[node.name], plan.now)
+                node.name: follow(plan.tracks[node.name], node.progress, node.unit, seen[node.name].seen, plan.now)
                 for node in self.sources
             }
         ports = {join.name: tuple(work.bound(part) for part in join.inputs) for join in self.joins}
         ledger = next_ledger(self.ledger, tracks=tracks, ports=ports, states=states, static=True, ended=plan.end)
-        return replace(ledger, epoch=plan.epoch), reports
+        return ledger, reports
 
     def _clean(self, ledger: Ledger, attempt: str) -> None:
         """Drop the pages that only the version before the last needed."""
@@ -162,6 +162,15 @@ class Engine:
                 self._checkpoint.drop(join.name, gone)
         self._checkpoint.forget(attempt)
         self._old, self.ledger = self.ledger, ledger
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What an epoch brought from one source: the rows that count, and how many came late or without a time."""
+
+    seen: Seen
+    late: int
+    no_time: int
 
 
 class _EpochWork:
@@ -176,7 +185,7 @@ class _EpochWork:
         self._results: dict[JoinNode, DataFrame] = {}
         self._kept: list[DataFrame] = []
 
-    def deliver(self, batch: DataFrame | None) -> dict[str, dict[str, Any]]:
+    def deliver(self, batch: DataFrame | None) -> dict[str, _Counted]:
         """Run every operator and hand every sink its rows; what each source showed comes back."""
         counts = Observation()
         rows = self._rows(batch).observe(counts, *self._counters())
@@ -217,13 +226,15 @@ class _EpochWork:
         if not sinks:
             rows.write.format("noop").mode("append").save()
 
-    def _deliver_late(self, rows: DataFrame, seen: Mapping[str, dict[str, Any]]) -> None:
+    def _deliver_late(self, rows: DataFrame, seen: Mapping[str, _Counted]) -> None:
         """Late rows are few and their outlet rarely has any: they are looked for only if some were counted."""
         for sink in self._engine._sinks:
             if sink.emits != "late":
                 continue
-            late = [node for node in sources_of(sink.node) if seen[node.name]["late"] or seen[node.name]["no_time"]]
-            if late or self._plan.epoch == 0:
+            if (
+                any(seen[node.name].late or seen[node.name].no_time for node in sources_of(sink.node))
+                or self._plan.epoch == 0
+            ):
                 columns = late_columns(sink.node)
                 parts = [_widened(self._late_rows(node, rows), node, columns) for node in sources_of(sink.node)]
                 deliver(sink, _union(parts, by_name=True).select(*map(col, columns.names)), self._plan.epoch)
@@ -357,19 +368,19 @@ class _EpochWork:
                 counters.append(f"max(CASE WHEN {ours} THEN {MARK} END) AS mark{place}")
         return [sf.expr(counter) for counter in counters]
 
-    def _seen(self, counted: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        seen = {}
-        for place, source in enumerate(self._engine.sources):
-            times = {name: counted.get(f"{name}{place}") for name in ("max_time", "mark")}
-            seen[source.name] = {
-                "seen": {
-                    "rows": counted.get(f"rows{place}") or 0,
-                    **{name: TIME_MIN if top is None else top for name, top in times.items()},
-                },
-                "late": counted.get(f"late{place}") or 0,
-                "no_time": counted.get(f"no_time{place}") or 0,
-            }
-        return seen
+    def _seen(self, counted: Mapping[str, Any]) -> dict[str, _Counted]:
+        def of(name: str, place: int, otherwise: int) -> int:
+            value = counted.get(f"{name}{place}")
+            return otherwise if value is None else int(value)
+
+        return {
+            source.name: _Counted(
+                Seen(of("rows", place, 0), of("max_time", place, TIME_MIN), of("mark", place, TIME_MIN)),
+                late=of("late", place, 0),
+                no_time=of("no_time", place, 0),
+            )
+            for place, source in enumerate(self._engine.sources)
+        }
 
     def _count_uses(self) -> Counter[str]:
         """How often the micro-batch and each operator's results are needed in this epoch."""
