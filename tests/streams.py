@@ -20,7 +20,7 @@ from penstock.core.time import as_times
 from penstock.core.within import Band, Tumbling, band, tumbling, windows
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import hash_range, shard_of
-from penstock.operators.window_join import How, WindowJoin
+from penstock.operators.window_join import AhEwj, Deferring, Ewj, How, MethodName, Rpwj, WindowJoin
 from penstock.operators.window_join.config import default_time
 from penstock.storage.compaction import compact
 from penstock.storage.memory import MemoryPages
@@ -55,7 +55,18 @@ class EpochEnd:
     shards: int
 
 
-Event = Arrive | Advance | EpochEnd
+@dataclass(frozen=True)
+class Idle:
+    """Nothing arrives for a while; with `work`, there is time for what was put off."""
+
+    work: bool = True
+
+    def left(self) -> bool:
+        """As an allowance."""
+        return self.work
+
+
+Event = Arrive | Advance | EpochEnd | Idle
 
 
 @dataclass(frozen=True)
@@ -67,6 +78,7 @@ class Case:
     events: list[Event]
     memory: int = 1 << 20
     shards: int = 1
+    method: MethodName | Deferring = "oa"
 
     @property
     def rows(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -77,7 +89,7 @@ class Case:
     @property
     def config(self) -> WindowJoin:
         """The operator asked for."""
-        return WindowJoin((("k", "k"),), self.within, self.how, time=default_time(self.how))
+        return WindowJoin((("k", "k"),), self.within, self.how, default_time(self.how), method=self.method)
 
     def expected(self) -> Counter[tuple]:
         """By the definition."""
@@ -142,13 +154,22 @@ class Run:
     out: list[pa.RecordBatch] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.budget = Budget(self.memory)
+        self.budgets: list[Budget] = []
         self.store = EpochPages()
         self.bounds = [-(2**63), -(2**63)]
         self.logics: list[Logic] = [self._logic(State()) for _ in range(self.shards)]
 
     def _logic(self, state: State) -> Logic:
-        return self.config.logic(self.types, self.store, self.budget, state)
+        self.budgets.append(Budget(self.memory))
+        return self.config.logic(self.types, self.store, self.budgets[-1], state)
+
+    @property
+    def budget(self) -> Budget:
+        """What all shards together hold, and the most that one of them did."""
+        whole = Budget(self.memory)
+        whole.held = sum(budget.held for budget in self.budgets)
+        whole.peak = max(budget.peak for budget in self.budgets)
+        return whole
 
     def take(self, outs: Iterator[Out]) -> None:
         """Collect results, as a host would."""
@@ -167,12 +188,18 @@ class Run:
             self.bounds[event.port] = max(event.bound, self.bounds[event.port])
             for logic in self.logics:
                 self.take(logic.advance(event.port, event.bound))
+        elif isinstance(event, Idle):
+            for logic in self.logics:
+                self.take(logic.idle(event))
         else:
             self.restart(event.shards)
 
     def restart(self, shards: int) -> None:
         """Save, compact, seal the epoch, and go on with another number of shards."""
-        pages = [page for logic in self.logics for page in compact(logic.state().pages, self.store, self.budget)]
+        pages = [
+            page for logic in self.logics for page in compact(logic.state().pages, self.store, Budget(self.memory))
+        ]
+        assert self.budget.held == 0, "state() leaves memory charged"
         self.store.seal()
         self.shards = shards
         self.logics = []
@@ -245,12 +272,79 @@ keys = st.one_of(
 )
 
 
+parts = st.sampled_from(
+    [(0.7, 0.15, 0.15), (0.4, 0.3, 0.3), (0.9, 0.05, 0.05), (0.5, 0.0, 0.5), (0.5, 0.5, 0.0), (1.0, 0.0, 0.0)]
+)
+
+
 @st.composite
-def cases(draw: st.DrawFn, hows: Sequence[How] = HOWS, within: st.SearchStrategy = withins) -> Case:
+def ewjs(draw: st.DrawFn) -> Ewj:
+    """Tiny pages, tight memory: a row counts 1, a page is 1 to 4 rows, memory 2 to 40."""
+    recent, frequent, invalidation = draw(parts)
+    return Ewj(
+        memory=draw(st.integers(2, 40)),
+        page=draw(st.integers(1, 4)),
+        row=1,
+        chunk=draw(st.integers(1, 8)),
+        recent=recent,
+        frequent=frequent,
+        invalidation=invalidation,
+        probe=draw(st.sampled_from([0.1, 0.5, 0.95, 1.0])),
+        gain=draw(st.sampled_from([0, 1, 3])),
+        refresh=draw(st.integers(1, 3)),
+    )
+
+
+@st.composite
+def ah_ewjs(draw: st.DrawFn) -> AhEwj:
+    """Tiny pages, tight memory."""
+    recent, frequent, invalidation = draw(parts)
+    return AhEwj(
+        memory=draw(st.integers(2, 40)),
+        page=draw(st.integers(1, 4)),
+        row=1,
+        chunk=draw(st.integers(1, 8)),
+        recent=recent,
+        frequent=frequent,
+        invalidation=invalidation,
+        partitions=draw(st.integers(1, 4)),
+        least=draw(st.sampled_from([0.0, 0.2, 0.5])),
+        probe=draw(st.sampled_from([0.1, 0.5, 1.0])),
+        gain=draw(st.sampled_from([0.0, 0.4])),
+        flush=draw(st.integers(1, 8)),
+        train=draw(st.integers(1, 3)),
+        refresh=draw(st.integers(1, 3)),
+    )
+
+
+@st.composite
+def rpwjs(draw: st.DrawFn) -> Rpwj:
+    """Tiny pages, tight memory, either granularity."""
+    return Rpwj(
+        memory=draw(st.integers(2, 40)),
+        page=draw(st.integers(1, 4)),
+        row=1,
+        chunk=draw(st.integers(1, 8)),
+        partitions=draw(st.integers(1, 4)),
+        flush=draw(st.sampled_from([0.1, 0.4, 1.0])),
+        slide=draw(st.integers(1, 6)),
+        high_mark=draw(st.integers(1, 3)),
+        low_mark=draw(st.integers(1, 3)),
+    )
+
+
+@st.composite
+def cases(
+    draw: st.DrawFn,
+    hows: Sequence[How] = HOWS,
+    within: st.SearchStrategy = withins,
+    methods: st.SearchStrategy = st.just("oa"),
+) -> Case:
     """Disorder, duplicates, null keys, ties, hot keys, empty ports, random pages, epochs, shards and memory.
 
     Bounds are grammatical: rows drawn later never lie below a bound given before.
     """
+    method = draw(methods)
     events: list[Event] = []
     bounds = [-20, -20]
     drift = draw(st.integers(0, 6))
@@ -264,6 +358,8 @@ def cases(draw: st.DrawFn, hows: Sequence[How] = HOWS, within: st.SearchStrategy
             events.append(
                 Arrive(port, [{"k": draw(keys), "t": max(bounds[port], base + t), "id": next(count)} for t in times])
             )
+        elif kind == 6 and method != "oa":
+            events.append(Idle(draw(st.booleans())))
         elif kind < 9:
             bounds[port] = max(bounds[port], draw(st.integers(-15, 12)) + step * drift)
             events.append(Advance(port, bounds[port]))
@@ -275,6 +371,7 @@ def cases(draw: st.DrawFn, hows: Sequence[How] = HOWS, within: st.SearchStrategy
         events=events,
         memory=draw(st.sampled_from([3_000, 20_000, 1 << 20])),
         shards=draw(st.integers(1, 3)),
+        method=method,
     )
 
 

@@ -20,6 +20,7 @@ from penstock.kernels.hashing import hash_keys
 from penstock.kernels.match import ranges
 from penstock.kernels.route import shard_of
 from penstock.operators.window_join import OAJoin, WindowJoin
+from penstock.operators.window_join.pairing import Pairing
 from penstock.storage import compaction
 from tests import streams
 from tests.oracle import window_join as oracle
@@ -143,7 +144,9 @@ def test_with_hashes_that_collide_the_join_still_equals_its_definition(value):
 def test_keys_that_are_not_verified_fail_where_hashes_collide(monkeypatch):
     monkeypatch.setattr(streams, "hash_keys", every_hash(lambda k: 0))
     assert right_results(KEYS_THAT_COLLIDE)
-    monkeypatch.setattr(OAJoin, "_same_keys", lambda self, port, arrivals, mine, held, theirs: np.ones(mine.size, bool))
+    monkeypatch.setattr(
+        Pairing, "_same_keys", lambda self, port, arrivals, mine, held, theirs: np.ones(mine.size, bool)
+    )
     assert not right_results(KEYS_THAT_COLLIDE)
 
 
@@ -196,15 +199,15 @@ def no_marks(patch):
 
 
 def null_keys_match(patch):
-    patch.setattr(OAJoin, "_with_keys", lambda self, port, rows: rows)
+    patch.setattr(Pairing, "with_keys", lambda self, port, rows: (rows, np.empty(0, int)))
 
 
 def open_low_end(patch):
-    patch.setattr("penstock.operators.window_join.oa.ranges", lambda h, t, n, lo, hi: ranges(h, t, n, lo + 1, hi))
+    patch.setattr("penstock.operators.window_join.pairing.ranges", lambda h, t, n, lo, hi: ranges(h, t, n, lo + 1, hi))
 
 
 def open_high_end(patch):
-    patch.setattr("penstock.operators.window_join.oa.ranges", lambda h, t, n, lo, hi: ranges(h, t, n, lo, hi - 1))
+    patch.setattr("penstock.operators.window_join.pairing.ranges", lambda h, t, n, lo, hi: ranges(h, t, n, lo, hi - 1))
 
 
 def shifted_settle(by):

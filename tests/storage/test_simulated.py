@@ -234,13 +234,12 @@ def test_pages_that_go_during_a_scan_are_not_read():
     assert seen == [names[0], names[2]]
 
 
-def test_a_segment_is_a_page_store():
+def test_a_dropped_page_is_not_in_its_segment():
     disk = disk_of()
-    left = disk.segment("left")
-    name = left.put(page(3))
-    assert left.get(name).equals(page(3))
+    name = disk.put(page(3), "left")
+    assert disk.get(name).equals(page(3))
     assert disk.pages("left") == (name,)
-    left.drop(name)
+    disk.drop(name)
     assert disk.pages("left") == ()
     assert disk.pages("nobody's") == ()
 

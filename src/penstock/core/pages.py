@@ -20,8 +20,8 @@ from penstock.core.time import TIME_MIN, Time
 class PageStore(Protocol):
     """Keeps immutable batches by name."""
 
-    def put(self, rows: pa.RecordBatch) -> str:
-        """Keep `rows`; the name is the store's to choose."""
+    def put(self, rows: pa.RecordBatch, segment: str = "main") -> str:
+        """Keep `rows`; the name is the store's to choose. A disk lays out the pages of a `segment` one by one."""
         ...
 
     def get(self, name: str) -> pa.RecordBatch:
@@ -31,6 +31,31 @@ class PageStore(Protocol):
     def drop(self, name: str) -> None:
         """The operator no longer needs `name`."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Debts:
+    """Which joins of a page's rows are done: when the rows arrived, and when the page was in memory to be met.
+
+    Moments are ticks, numbers that a shard counts up as things happen to it. Rows that arrived at tick `born` have
+    met what was in memory then; `births` names the ticks of the rows one by one where they differ. Those after
+    `settled` still owe a join to what was not. Others that arrived within `stays`, from a tick until before another,
+    have met this page.
+    """
+
+    born: int = 0
+    births: str | None = None
+    settled: int = 0
+    stays: tuple[tuple[int, int], ...] = ()
+    role: str = "disk"
+    partitions: int = 0
+    """Its rows are all of one partition, if the key space is cut into so many."""
+    productivity: float = 0.0
+
+    @property
+    def fresh(self) -> bool:
+        """Whether some of its rows owe a join."""
+        return self.born > self.settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +78,8 @@ class Page:
     marks: str | None = None
     run: str | None = None
     """Pages that compaction made together share a run: they are neighbours in hash, over the same time."""
+    debts: Debts | None = None
+    """What a method that puts off some of its joins must remember of the page; None if nothing is put off."""
 
     @property
     def rows(self) -> int:
@@ -66,14 +93,19 @@ class Page:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
         """From a ledger."""
-        return cls(**record)
+        debts = record.get("debts")
+        if debts is not None:
+            debts = Debts(**{**debts, "stays": tuple((since, until) for since, until in debts["stays"])})
+        return cls(**{**record, "debts": debts})
 
 
-def write_page(store: PageStore, port: int, rows: pa.RecordBatch, marks: str | None = None) -> Page:
+def write_page(
+    store: PageStore, port: int, rows: pa.RecordBatch, marks: str | None = None, segment: str = "main"
+) -> Page:
     """Keep `rows` (not empty, sorted by hash, then time) and describe them."""
     hashes, times = hashes_of(rows), times_of(rows)
     return Page(
-        name=store.put(rows),
+        name=store.put(rows, segment),
         port=port,
         begin=0,
         end=rows.num_rows,
@@ -119,5 +151,5 @@ def clip_page(store: PageStore, page: Page, first: int, last: int) -> Page | Non
 
 
 def names_of(pages: Iterable[Page]) -> set[str]:
-    """Every stored batch that `pages` need: rows and marks."""
-    return {name for page in pages for name in (page.name, page.marks) if name is not None}
+    """Every stored batch that `pages` need: rows, marks and births."""
+    return {name for page in pages for name in (page.name, page.marks, page.debts and page.debts.births) if name}

@@ -8,6 +8,7 @@ from penstock.core.budget import show_bytes
 from penstock.flow.graph import JoinNode, Node, SelectNode, SourceNode, UnionNode, WhereNode, sources_of
 from penstock.flow.report import Report
 from penstock.flow.sinks import Sink
+from penstock.operators.window_join import method_name
 
 _METHODS = {
     "oa": "OA-Join: matches rows as they arrive, in any order, and lets go of them as bounds pass",
@@ -55,7 +56,7 @@ def _describe_join(node: JoinNode) -> list[str]:
     lines = [
         f"{node.name}: {config.how} join on {on} within {config.within}, time of results: {config.time}",
         f"  method oa ({_METHODS['oa']})",
-        f"  because {_reason(config.method)}",
+        f"  because {_reason(method_name(config.method))}",
     ]
     return [*lines, f"  pairs only where {node.where} (native)"] if node.where else lines
 

@@ -14,7 +14,8 @@ from penstock.flow.graph import JoinNode, Node, SelectNode, UnionNode, WhereNode
 from penstock.flow.keys import common_key
 from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
 from penstock.operators.window_join import JoinTime, WindowJoin
-from penstock.operators.window_join.config import Method, default_time, read_how, read_on
+from penstock.operators.window_join.config import default_time, read_how, read_on
+from penstock.operators.window_join.methods import Deferring, MethodName, read_method
 
 if TYPE_CHECKING:
     from penstock.flow.flow import Flow, Query
@@ -212,7 +213,7 @@ class Stream(Outlets):
         how: str = "inner",
         where: str | None = None,
         time: JoinTime | None = None,
-        method: Method = "auto",
+        method: MethodName | Deferring = "auto",
         suffix: str = "_right",
         name: str | None = None,
     ) -> Stream:
@@ -233,9 +234,9 @@ class Stream(Outlets):
         """
         keys, kind = read_on(on), read_how(how)
         left, right = self._node, other._node
-        _check_join(left, right, keys, within, kind, where, method)
+        _check_join(left, right, keys, within, kind, where)
         types = _row_types(left, right, keys)
-        config = WindowJoin(keys, within, kind, time or default_time(kind), suffix, left.unit, method)
+        config = WindowJoin(keys, within, kind, time or default_time(kind), suffix, left.unit, read_method(method))
         clock = config.clock(types)
         node = JoinNode(
             columns=config.output(types),
@@ -265,7 +266,6 @@ def _check_join(
     within: Any,
     how: str,
     where: str | None,
-    method: str,
 ) -> None:
     for ours, theirs in keys:
         for node, key in ((left, ours), (right, theirs)):
@@ -294,8 +294,6 @@ def _check_join(
             f"where= is for inner joins, but how={how!r}. Filter one side before the join with .where(…), "
             f"or the results after it."
         )
-    if method not in ("auto", "oa"):
-        raise ConfigError(f"method={method!r} is not a way to join windows. Write 'auto' or 'oa'.")
 
 
 def _row_types(left: Node, right: Node, keys: tuple[tuple[str, str], ...]) -> tuple[RowType, RowType]:

@@ -55,9 +55,13 @@ class _Run:
 
 
 def compact(pages: Iterable[Page], store: PageStore, budget: Budget) -> tuple[Page, ...]:
-    """The same rows (but for those below their floor) in fewer runs, made within half of the budget's room."""
-    compacted: list[Page] = []
-    for runs in _by_port(pages):
+    """The same rows (but for those below their floor) in fewer runs, made within half of the budget's room.
+
+    Pages that owe joins, or are owed some, are blocks of a method that fills them by itself: they stay as they are.
+    """
+    pages = list(pages)
+    compacted = [page for page in pages if page.debts is not None]
+    for runs in _by_port(page for page in pages if page.debts is None):
         for group in _groups(runs):
             ours = [page for run in group for page in run.pages]
             compacted += _merge(ours, store, budget) if _worth_it(group, runs) else ours

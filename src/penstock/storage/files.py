@@ -37,8 +37,8 @@ class FilePages:
         self._prefix = prefix
         self._written: set[str] = set()
 
-    def put(self, rows: pa.RecordBatch) -> str:
-        """Write `rows` beside, check-sum them, and give them their name by renaming."""
+    def put(self, rows: pa.RecordBatch, segment: str = "main") -> str:
+        """Write `rows` beside, check-sum them, and give them their name by renaming. A file is a segment by itself."""
         draft = f"{self._folder}/.{uuid.uuid4().hex}.draft"
         with self._files.open_output_stream(draft) as sink, pa.ipc.new_file(sink, rows.schema) as writer:
             writer.write_batch(rows)

@@ -27,11 +27,11 @@ class MemoryPages:
         self._numbers = itertools.count()
         self._held = 0
 
-    def put(self, rows: pa.RecordBatch) -> str:
+    def put(self, rows: pa.RecordBatch, segment: str = "main") -> str:
         """Keep `rows` in memory if half of the free room holds them: the operator needs the other half to work."""
         room = min(self._budget.room // 2, self._budget.limit // 2 - self._held)
         if self._overflow is not None and rows.nbytes > room:
-            return self._overflow.put(rows)
+            return self._overflow.put(rows, segment)
         self._budget.charge(rows.nbytes, "a page in memory")
         self._held += rows.nbytes
         name = f"memory-{next(self._numbers)}"

@@ -131,6 +131,9 @@ class VirtualClock:
         self.cpu += seconds
         self.now += seconds
 
+    def defer(self, results: int) -> None:
+        """Results that come late cost nothing by themselves."""
+
     def transfer(self, seconds: float) -> None:
         """Charge the disk."""
         self.disk += seconds
@@ -207,10 +210,6 @@ class SimulatedDisk:
         """What the disk did, in order; accesses that follow each other on the disk as well are one."""
         return tuple(self._log)
 
-    def segment(self, name: str) -> Segment:
-        """One segment as a store of its own."""
-        return Segment(self, name)
-
     def put(self, rows: pa.RecordBatch, segment: str = "main") -> str:
         """Write a page behind the last one of `segment`."""
         size = rows.nbytes if self._row_bytes is None else rows.num_rows * self._row_bytes
@@ -276,31 +275,3 @@ class SimulatedDisk:
         if last.segment != extent.segment or gap < 0 or (last.end - 1) // window != extent.first // window:
             return False
         return gap == 0 or (kind == "read" and self.model.seconds(0, gap) <= self.model.seconds(1, 0))
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """One segment of a disk, as a page store for those who know no segments.
-
-    >>> from penstock.core.budget import Budget
-    >>> from penstock.storage.memory import MemoryPages
-    >>> disk = SimulatedDisk(MemoryPages(Budget(10**6)), DiskModel(), VirtualClock())
-    >>> name = disk.segment("left").put(pa.record_batch({"n": [1]}))
-    >>> disk.extent(name)
-    Extent(segment='left', first=0, blocks=1)
-    """
-
-    disk: SimulatedDisk
-    name: str
-
-    def put(self, rows: pa.RecordBatch) -> str:
-        """Write a page behind the last one of this segment."""
-        return self.disk.put(rows, self.name)
-
-    def get(self, name: str) -> pa.RecordBatch:
-        """Read a page."""
-        return self.disk.get(name)
-
-    def drop(self, name: str) -> None:
-        """Forget a page."""
-        self.disk.drop(name)

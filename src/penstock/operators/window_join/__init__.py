@@ -1,6 +1,25 @@
 """Joins of two streams whose rows must be near in time: one config, one module per algorithm."""
 
+from penstock.operators.window_join.ah_ewj import AHEWJoin
 from penstock.operators.window_join.config import How, JoinTime, WindowJoin
+from penstock.operators.window_join.ewj import EWJoin
+from penstock.operators.window_join.methods import AhEwj, Deferring, Ewj, MethodName, Rpwj, method_name, read_method
 from penstock.operators.window_join.oa import OAJoin
+from penstock.operators.window_join.rpwj import RPWJoin
 
-__all__ = ["How", "JoinTime", "OAJoin", "WindowJoin"]
+__all__ = [
+    "AHEWJoin",
+    "AhEwj",
+    "Deferring",
+    "EWJoin",
+    "Ewj",
+    "How",
+    "JoinTime",
+    "MethodName",
+    "OAJoin",
+    "RPWJoin",
+    "Rpwj",
+    "WindowJoin",
+    "method_name",
+    "read_method",
+]

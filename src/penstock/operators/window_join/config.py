@@ -6,26 +6,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.core.budget import Budget
-from penstock.core.durations import TimeUnit
+from penstock.core.durations import Duration, TimeUnit
 from penstock.core.errors import ConfigError
+from penstock.core.meter import Meter
 from penstock.core.operator import Logic, State
 from penstock.core.pages import PageStore
 from penstock.core.progress import Bounds
 from penstock.core.rows import RowType
-from penstock.core.time import Time
+from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.core.within import LEFT, RIGHT, Band, Tumbling, horizon, reach_end
+from penstock.operators.window_join.methods import AhEwj, Deferring, Ewj, MethodName, method_name, parameters
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 """Which rows come out: matching pairs; with unmatched left, right or both; left rows with, or without, a match."""
 
 JoinTime = Literal["left", "right", "latest", "earliest"]
 """The event time of a result: that of its left row, its right row, the later or the earlier of the two."""
-
-Method = Literal["auto", "oa"]
-"""The algorithms a window join can run by."""
 
 _HOW_ALIASES = {
     "outer": "full",
@@ -71,7 +71,7 @@ class WindowJoin:
     time: JoinTime = "left"
     suffix: str = "_right"
     unit: TimeUnit = "ticks"
-    method: Method = "auto"
+    method: MethodName | Deferring = "auto"
 
     def __post_init__(self) -> None:
         if not self.on:
@@ -128,10 +128,30 @@ class WindowJoin:
         Individual: ``min(b_j, horizon of j)``. Joint: the box of both bounds, clipped to what can pair, which covers as
         much as the box does (Fig 7-3's filter as printed is a tautology).
         """
+        if self.slide > 1:
+            left, right = (b if b in (TIME_MIN, TIME_MAX) else b // self.slide * self.slide for b in (left, right))
         reach, b = self.within.reach(self.unit), (left, right)
         individual = [min(b[j], horizon(reach, j, b[1 - j])) for j in (LEFT, RIGHT)]
+        if self.defers:
+            return Bounds((individual[0], individual[1]), (individual[0], individual[1]))
         joint = [min(b[j], reach_end(reach, j, b[1 - j])) for j in (LEFT, RIGHT)]
         return Bounds((individual[0], individual[1]), (joint[0], joint[1]))
+
+    @property
+    def defers(self) -> bool:
+        """Whether the method puts off joins: a pair of rows may then come out after the bounds of both have passed."""
+        return self.method not in ("auto", "oa")
+
+    @property
+    def slide(self) -> int:
+        """How far bounds move at a time, in steps of the time column: RPWJ lets rows go once every slide."""
+        if method_name(self.method) != "rpwj":
+            return 1
+        asked = parameters(self.method).slide  # type: ignore[union-attr]
+        if asked is not None:
+            return max(1, Duration.of(asked).on(self.unit, "slide"))
+        first, last = self.within.reach(self.unit).of(LEFT, np.zeros(1, np.int64))
+        return max(1, (int(last[0]) - int(first[0])) // 10)
 
     def bound(self, bounds: Bounds) -> Time:
         """The bound on the event time of the results, by what `time` says it is.
@@ -148,11 +168,28 @@ class WindowJoin:
         alone = [b for b, keeps in ((left, KEEPS_LEFT), (right, KEEPS_RIGHT)) if self.how in keeps]
         return min([bounds.latest, *alone])
 
-    def logic(self, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State) -> Logic:
-        """The algorithm that `method` names."""
+    def logic(
+        self,
+        inputs: tuple[RowType, ...],
+        store: PageStore,
+        budget: Budget,
+        state: State,
+        meter: Meter | None = None,
+    ) -> Logic:
+        """The algorithm that `method` names; 'auto' is for a planner to decide, and OA-Join where none did."""
+        from penstock.operators.window_join.ah_ewj import AHEWJoin
+        from penstock.operators.window_join.ewj import EWJoin
         from penstock.operators.window_join.oa import OAJoin
+        from penstock.operators.window_join.rpwj import RPWJoin
 
-        return OAJoin(self, inputs, store, budget, state)
+        if self.method in ("auto", "oa"):
+            return OAJoin(self, inputs, store, budget, state, meter)
+        settings = parameters(self.method)
+        if isinstance(settings, Ewj):
+            return EWJoin(self, inputs, store, budget, state, settings, meter)
+        if isinstance(settings, AhEwj):
+            return AHEWJoin(self, inputs, store, budget, state, settings, meter)
+        return RPWJoin(self, inputs, store, budget, state, settings, meter)
 
 
 _TIMES: dict[str, tuple[str, ...]] = {

@@ -1,0 +1,42 @@
+"""What an operator's work costs, counted as it goes: the same counts that reports show and simulated clocks charge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Meter(Protocol):
+    """Told of work as it is done."""
+
+    def compute(self, comparisons: int = 0, chain_nodes: int = 0) -> None:
+        """So many pairs of rows that a nested loop would compare, so many nodes of hash chains that it would walk."""
+        ...
+
+    def defer(self, results: int) -> None:
+        """So many results come out after the epoch in which the later of their rows arrived."""
+        ...
+
+
+@dataclass(slots=True)
+class Tally:
+    """A meter that only counts.
+
+    >>> tally = Tally()
+    >>> tally.compute(comparisons=12)
+    >>> tally.comparisons, tally.deferred
+    (12, 0)
+    """
+
+    comparisons: int = 0
+    chain_nodes: int = 0
+    deferred: int = 0
+
+    def compute(self, comparisons: int = 0, chain_nodes: int = 0) -> None:
+        """Add them up."""
+        self.comparisons += comparisons
+        self.chain_nodes += chain_nodes
+
+    def defer(self, results: int) -> None:
+        """Add them up."""
+        self.deferred += results

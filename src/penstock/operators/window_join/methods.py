@@ -1,0 +1,191 @@
+"""The methods a window join can run by, and their parameters: the names and defaults are the source's.
+
+Sizes are in bytes. What is left out follows from the budget of the task that runs the join.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
+
+from penstock.core.durations import DurationLike
+from penstock.core.errors import ConfigError
+
+MethodName = Literal["auto", "oa", "ewj", "ah_ewj", "rpwj"]
+"""What ``method=`` may say: let the planner choose, or OA-Join, EWJ, AH-EWJ, RPWJ with their default parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """How much memory the windows of both streams may take, and the pages it is spent in.
+
+    `memory` is for both streams together (three tenths of the task's budget), `page` the size of a page (a 32nd of the
+    memory, less if there are many partitions, at most 4 MB), `row` what a row counts (what it takes in Arrow), `chunk`
+    a basic window, the pages that lie together on disk (16 pages).
+    """
+
+    memory: int | None = None
+    page: int | None = None
+    row: int | None = None
+    chunk: int | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(Segments):
+            value = getattr(self, field.name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{field.name}={value} is no size. Write bytes, 1 or more.")
+
+
+@dataclass(frozen=True, slots=True)
+class Ewj(Segments):
+    """EWJ (spec 2.2): recent, frequent and invalidation blocks in memory, the rest on disk, probed now and then.
+
+    >>> Ewj(probe=0.5).frequent
+    0.15
+    """
+
+    recent: float = 0.70
+    frequent: float = 0.15
+    invalidation: float = 0.15
+    probe: float = 0.95
+    """r: the part of the recent memory that fresh blocks may fill before they are dumped and probe the disk."""
+    gain: float = 100
+    """δ: how many more matches a block must have had than a frequent one to take its place."""
+    decay: float = 0.5
+    """α: what is left of productivity after it was used to choose frequent blocks; 0 resets it."""
+    refresh: int = 5
+    """Epoch: how many probes until the frequent blocks are chosen anew."""
+    idle_gap: DurationLike | None = None
+    """How long after a probe an idle join may probe again: 15 seconds, or at once where time is a mere number."""
+
+    def __post_init__(self) -> None:
+        Segments.__post_init__(self)
+        _check_parts(self.recent, self.frequent, self.invalidation)
+        _check_fraction(probe=self.probe, decay=self.decay)
+
+
+@dataclass(frozen=True, slots=True)
+class AhEwj(Segments):
+    """AH-EWJ (spec 2.4): EWJ by hash partitions, with memory that moves to the slower stream and sequential writes.
+
+    >>> AhEwj().partitions
+    8
+    """
+
+    partitions: int = 8
+    recent: float = 0.70
+    frequent: float = 0.15
+    invalidation: float = 0.15
+    least: float = 0.3
+    """N_rec_min: the part of the recent memory that a stream never falls below."""
+    probe: float = 0.9
+    """r: the part of the least recent memory that fresh blocks may fill before they probe the disk."""
+    gain: float = 0.4
+    """ρ: by how much more productive a block, or more frequent a stream, must be to win over another."""
+    decay: float = 0.4
+    """α: what is left of productivity and arrival counts after each epoch of theirs."""
+    flush: int | None = None
+    """N_flush, in bytes: what a dump writes at a time; a basic window."""
+    train: int = 3
+    """Train size in flushes: pages of so many dumps may change places on disk."""
+    refresh: int = 5
+    count_epoch: DurationLike | None = None
+    """t_epoch: how often arrival counts decay: 10 seconds, or 10 where time is a mere number."""
+    idle_gap: DurationLike | None = None
+
+    def __post_init__(self) -> None:
+        Segments.__post_init__(self)
+        _check_parts(self.recent, self.frequent, self.invalidation)
+        _check_fraction(least=self.least, probe=self.probe, decay=self.decay)
+        _check_count(partitions=self.partitions, train=self.train, refresh=self.refresh)
+        if self.least > 0.5:
+            raise ConfigError(f"least={self.least} leaves no memory to move: two streams share it. Write at most 0.5.")
+
+
+@dataclass(frozen=True, slots=True)
+class Rpwj(Segments):
+    """RPWJ (spec 2.3): the rate-based progressive join with windows; flushes partitions, joins from disk when idle.
+
+    >>> Rpwj().flush
+    0.4
+    """
+
+    partitions: int = 8
+    flush: float = 0.4
+    """N_flush: the part of the memory that a flush frees."""
+    slide: DurationLike | None = None
+    """τ: how often all is joined and what is over leaves; a tenth of both windows together."""
+    decay: float = 0.4
+    """α: what is left of arrival counts after each epoch of theirs."""
+    count_epoch: DurationLike | None = None
+    idle_gap: DurationLike | None = None
+    """The least time between two reactive stages: 15 seconds, or none where time is a mere number."""
+    high_mark: int = 100
+    """So many blocks of arrivals at once are processed block by block …"""
+    low_mark: int = 2
+    """… until no more than so many come at once: these are processed as they are."""
+    read_memory: int = 1 << 20
+    """M_read: the buffer that disk reads go through."""
+    access_time: float = 8.29e-3
+    """t_A: seconds to position the disk."""
+    read_rate: float = 20e6
+    """1 / C_R: bytes a second that the disk reads."""
+
+    def __post_init__(self) -> None:
+        Segments.__post_init__(self)
+        _check_fraction(flush=self.flush, decay=self.decay)
+        _check_count(partitions=self.partitions)
+
+
+Deferring = Ewj | AhEwj | Rpwj
+"""A method that puts off joins with what is on disk."""
+
+_DEFERRING: dict[str, type[Deferring]] = {"ewj": Ewj, "ah_ewj": AhEwj, "rpwj": Rpwj}
+_NAMES = {kind: name for name, kind in _DEFERRING.items()}
+
+
+def read_method(method: str | Deferring) -> MethodName | Deferring:
+    """Read ``method=``: a name, or the parameters of a method.
+
+    >>> read_method("ewj"), method_name(Ewj(probe=0.5))
+    ('ewj', 'ewj')
+    """
+    if isinstance(method, Ewj | AhEwj | Rpwj):
+        return method
+    plain = str(method).lower().replace("-", "_")
+    if plain not in get_args(MethodName):
+        raise ConfigError(
+            f"method={method!r} is not one of {', '.join(get_args(MethodName))}. "
+            f"Write one of these, or the parameters of one, as in method=pk.Ewj(probe=0.5)."
+        )
+    return plain  # type: ignore[return-value]
+
+
+def method_name(method: str | Deferring) -> MethodName:
+    """The name of a method."""
+    return _NAMES[type(method)] if isinstance(method, Ewj | AhEwj | Rpwj) else method  # type: ignore[return-value]
+
+
+def parameters(method: str | Deferring) -> Deferring:
+    """The parameters of a method that puts joins off: those given, or its defaults."""
+    return method if isinstance(method, Ewj | AhEwj | Rpwj) else _DEFERRING[method]()
+
+
+def _check_parts(*parts: float) -> None:
+    if min(parts) < 0 or parts[0] <= 0 or abs(sum(parts) - 1) > 1e-9:
+        raise ConfigError(
+            f"recent={parts[0]}, frequent={parts[1]}, invalidation={parts[2]} are not parts of one memory. "
+            f"Write fractions that add up to 1, recent above 0."
+        )
+
+
+def _check_fraction(**fractions: float) -> None:
+    for name, value in fractions.items():
+        if not 0 <= value <= 1:
+            raise ConfigError(f"{name}={value} is not a fraction. Write a number from 0 to 1.")
+
+
+def _check_count(**counts: int) -> None:
+    for name, value in counts.items():
+        if value < 1:
+            raise ConfigError(f"{name}={value} is too few. Write 1 or more.")
