@@ -95,7 +95,10 @@ def test_memory_must_be_a_size(memory):
         ({"how": "sideways"}, r"how='sideways' is not a kind of window join\. Write one of inner, left, right, full"),
         ({"how": "cross"}, r"how='cross' is not a kind of window join"),
         ({"how": "left", "where": "l.t < r.t"}, r"where= is for inner joins, but how='left'\. Filter one side before"),
-        ({"method": "magic"}, r"method='magic' is not a way to join windows\. Write 'auto' or 'oa'"),
+        (
+            {"method": "magic"},
+            r"method='magic' is not one of auto, oa, ewj, ah_ewj, rpwj\. Write one of these",
+        ),
         ({"how": "semi", "time": "right"}, r"time='right' is not to be had: how='semi' gives left rows only"),
         ({"how": "left", "time": "right"}, r"time='right' would be null for unmatched rows of how='left'\. Write"),
         ({"how": "full", "time": "left"}, r"time='left' would be null .* Write time='latest', 'latest' or 'earliest'"),

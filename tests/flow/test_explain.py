@@ -30,7 +30,7 @@ def test_explain_says_what_each_operator_does_by_which_method_and_why(capsys):
         "memory: exactly once",
         "  pay: inner join on id within band(0, 10, ends='[]'), time of results: left",
         "    method oa (OA-Join: matches rows as they arrive, in any order, and lets go of them as bounds pass)",
-        "    because it is exact under any disorder, and its pages are mapped files: state may outgrow the budget",
+        "    because nothing is measured yet, and OA-Join puts nothing off and lets state outgrow the memory",
         "    pairs only where l.t < r.t (native)",
         "    measured: 3 rows in, 1 out over 2 epochs, 0.33 results per row, … s in its tasks",
         "    state: 0 rows, 0 B in 0 pages; most memory charged by one task: …",

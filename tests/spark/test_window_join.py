@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import penstock as pk
+from penstock.operators.window_join import Deferring, MethodName
 from tests.oracle import window_join as oracle
 from tests.spark.conftest import Feed
-from tests.streams import COLUMNS, HOWS, keys, near, pairs_of, table, withins
+from tests.streams import COLUMNS, HOWS, ah_ewjs, ewjs, keys, near, pairs_of, rpwjs, table, withins
 
 pytestmark = pytest.mark.spark
 
@@ -32,6 +33,10 @@ class StreamCase:
     delay: int
     cut: int
     shards: tuple[int, int]
+    methods: tuple[MethodName | Deferring, MethodName | Deferring]
+
+
+METHODS = st.one_of(st.sampled_from(["auto", "oa", "ewj", "ah_ewj", "rpwj"]), ewjs(), ah_ewjs(), rpwjs())
 
 
 @st.composite
@@ -53,6 +58,7 @@ def stream_cases(draw: st.DrawFn) -> StreamCase:
         delay=draw(st.integers(0, 30)),
         cut=draw(st.integers(1, count - 1)),
         shards=(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
+        methods=(draw(METHODS), draw(METHODS)),
     )
 
 
@@ -71,28 +77,31 @@ def in_time(case: StreamCase, side: int) -> tuple[list[dict[str, Any]], set[int]
     return kept, late
 
 
-def start(spark, feeds, case, folder, shards):
+def start(spark, feeds, case, folder, shards, method):
     flow = pk.Flow(spark, checkpoint=f"{folder}/checkpoint", memory="64 MB", shards=shards)
     left, right = (
         flow.source(feed.stream(spark), time="t", progress=pk.bounded_delay(case.delay), name=name)
         for feed, name in zip(feeds, ("left", "right"), strict=True)
     )
-    joined = left.join(right, on="k", within=case.within, how=case.how)
+    joined = left.join(right, on="k", within=case.within, how=case.how, method=method)
     return flow, joined.to_memory(), joined.late.to_memory()
 
 
-@settings(max_examples=14, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 @given(case=stream_cases())
-def test_a_stream_join_equals_its_definition_across_a_restart_on_other_shards(spark, case: StreamCase):
+def test_a_stream_join_equals_its_definition_across_a_restart_on_other_shards_by_another_method(
+    spark, case: StreamCase
+):
     with tempfile.TemporaryDirectory() as folder:
         feeds = [Feed(Path(folder) / name, COLUMNS) for name in ("left", "right")]
         results, late = [], []
-        for part, shards in zip((case.epochs[: case.cut], case.epochs[case.cut :]), case.shards, strict=True):
+        parts = case.epochs[: case.cut], case.epochs[case.cut :]
+        for part, shards, method in zip(parts, case.shards, case.methods, strict=True):
             for epoch in part:
                 for feed, rows in zip(feeds, epoch, strict=True):
                     feed.add(table(rows))
-            flow, out, out_late = start(spark, feeds, case, folder, shards)
-            flow.run(end=part is not case.epochs[: case.cut] and feeds[0].count == len(case.epochs))
+            flow, out, out_late = start(spark, feeds, case, folder, shards, method)
+            flow.run(end=feeds[0].count == len(case.epochs))
             results += out.table().to_batches()
             late += out_late.table().column("id").to_pylist()
         (left, left_late), (right, right_late) = in_time(case, 0), in_time(case, 1)

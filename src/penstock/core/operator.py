@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import pyarrow as pa
 
 from penstock.core.budget import Budget
+from penstock.core.meter import Meter
 from penstock.core.pages import Page, PageStore
 from penstock.core.progress import Bounds
 from penstock.core.rows import RowType
@@ -46,6 +47,21 @@ class Allowance(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Allows deferred work in epochs that bring no rows.
+
+    >>> Quiet(rows=0).left(), Quiet(rows=12).left()
+    (True, False)
+    """
+
+    rows: int
+
+    def left(self) -> bool:
+        """Whether nothing arrived."""
+        return not self.rows
+
+
 class Logic(Protocol):
     """An algorithm at work on one shard. Every call yields its output in chunks that fit the budget."""
 
@@ -58,7 +74,7 @@ class Logic(Protocol):
         ...
 
     def idle(self, work: Allowance) -> Iterator[Out]:
-        """Nothing arrives: do deferred work while there is allowance."""
+        """Nothing more arrives for now, as at the end of each epoch: do deferred work while there is allowance."""
         ...
 
     def end(self) -> Iterator[Out]:
@@ -81,6 +97,13 @@ class Operator(Protocol):
         """The columns of the results."""
         ...
 
-    def logic(self, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State) -> Logic:
-        """The algorithm, ready to go on from `state`."""
+    def logic(
+        self,
+        inputs: tuple[RowType, ...],
+        store: PageStore,
+        budget: Budget,
+        state: State,
+        meter: Meter | None = None,
+    ) -> Logic:
+        """The algorithm, ready to go on from `state`; `meter` is told of its work."""
         ...

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from penstock.core.budget import show_bytes
 from penstock.flow.graph import JoinNode, Node, SelectNode, SourceNode, UnionNode, WhereNode, sources_of
 from penstock.flow.report import Report
 from penstock.flow.sinks import Sink
-from penstock.operators.window_join import method_name
-
-_METHODS = {
-    "oa": "OA-Join: matches rows as they arrive, in any order, and lets go of them as bounds pass",
-}
+from penstock.operators.window_join import MethodName, method_name
+from penstock.planner import Choice, explain_choice
 
 
-def explain(sinks: Sequence[Sink], report: Report, memory: int, slots: int, host: str) -> str:
+def explain(
+    sinks: Sequence[Sink], report: Report, choices: Mapping[str, Choice], memory: int, slots: int, host: str
+) -> str:
     """The plan of a flow as text, sinks first, each indented under what it feeds."""
     share = memory // slots
     lines = [f"{host}: {show_bytes(memory)} for all operators, {slots} tasks at a time, {show_bytes(share)} each"]
@@ -25,20 +24,20 @@ def explain(sinks: Sequence[Sink], report: Report, memory: int, slots: int, host
             lines.append(f"{sink}: {sink.delivery}, late rows of {names}")
         else:
             lines.append(f"{sink}: {sink.delivery}")
-            lines += _tree(sink.node, report, indent=1)
+            lines += _tree(sink.node, report, choices, indent=1)
     return "\n".join(lines)
 
 
-def _tree(node: Node, report: Report, indent: int) -> list[str]:
-    lines = ["  " * indent + line for line in _describe(node, report)]
+def _tree(node: Node, report: Report, choices: Mapping[str, Choice], indent: int) -> list[str]:
+    lines = ["  " * indent + line for line in _describe(node, report, choices)]
     for part in node.inputs:
-        lines += _tree(part, report, indent + 1)
+        lines += _tree(part, report, choices, indent + 1)
     return lines
 
 
-def _describe(node: Node, report: Report) -> list[str]:
+def _describe(node: Node, report: Report, choices: Mapping[str, Choice]) -> list[str]:
     if isinstance(node, JoinNode):
-        return [*_describe_join(node), *_measured(node, report)]
+        return [*_describe_join(node, choices.get(node.name)), *_measured(node, report)]
     if isinstance(node, SourceNode):
         return [_describe_source(node, report)]
     if isinstance(node, SelectNode):
@@ -50,21 +49,19 @@ def _describe(node: Node, report: Report) -> list[str]:
     raise TypeError(node)
 
 
-def _describe_join(node: JoinNode) -> list[str]:
+def _describe_join(node: JoinNode, choice: Choice | None) -> list[str]:
     config = node.config
     on = ", ".join(left if left == right else f"{left} = {right}" for left, right in config.on)
-    lines = [
-        f"{node.name}: {config.how} join on {on} within {config.within}, time of results: {config.time}",
-        f"  method oa ({_METHODS['oa']})",
-        f"  because {_reason(method_name(config.method))}",
-    ]
+    lines = [f"{node.name}: {config.how} join on {on} within {config.within}, time of results: {config.time}"]
+    lines += [f"  {line}" for line in explain_choice(choice or _asked(method_name(config.method)))]
     return [*lines, f"  pairs only where {node.where} (native)"] if node.where else lines
 
 
-def _reason(asked: str) -> str:
-    if asked != "auto":
-        return f"method={asked!r} was asked for"
-    return "it is exact under any disorder, and its pages are mapped files: state may outgrow the budget"
+def _asked(method: MethodName) -> Choice:
+    """What stands for a choice where the user made it, or where nothing has run yet."""
+    if method == "auto":
+        return Choice("oa", "nothing has run yet: the method is chosen anew before each epoch")
+    return Choice(method, f"method={method!r} was asked for")
 
 
 def _measured(node: JoinNode, report: Report) -> list[str]:
@@ -74,12 +71,20 @@ def _measured(node: JoinNode, report: Report) -> list[str]:
     last = epochs[-1][1]
     rows, out = sum(op.rows_in for _, op in epochs), sum(op.rows_out for _, op in epochs)
     peak = max(op.peak_memory for _, op in epochs)
-    return [
+    lines = [
         f"  measured: {rows:,} rows in, {out:,} out over {len(epochs)} epochs, "
         f"{out / max(1, rows):.2f} results per row, {sum(op.seconds for _, op in epochs):.2f} s in its tasks",
         f"  state: {last.state_rows:,} rows, {show_bytes(last.state_bytes)} in {last.pages} pages; "
         f"most memory charged by one task: {show_bytes(peak)}",
     ]
+    read, written = (sum(getattr(op, name) for _, op in epochs) for name in ("bytes_read", "bytes_written"))
+    later = sum(op.deferred for _, op in epochs)
+    if read or written:
+        lines.append(
+            f"  pages: {show_bytes(read // max(1, rows))} read, {show_bytes(written // max(1, rows))} written per row; "
+            f"{100 * (1 - later / max(1, out)):.1f} % of the results in the epoch of their later row"
+        )
+    return lines
 
 
 def _describe_source(node: SourceNode, report: Report) -> str:

@@ -24,6 +24,13 @@ class OperatorReport:
     """Seconds of its tasks: waiting for input, working, handing over output, settling its state."""
     peak_memory: int = 0
     """The most bytes that one task of the operator had charged to its budget."""
+    method: str = ""
+    """By which method it ran."""
+    deferred: int = 0
+    """Results that came out after the epoch in which the later of their rows arrived."""
+    bytes_read: int = 0
+    """Bytes of the pages that it looked at."""
+    bytes_written: int = 0
 
     @property
     def seconds(self) -> float:

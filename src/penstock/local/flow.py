@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from penstock.core.budget import Budget
 from penstock.core.errors import ConfigError, FlowError
-from penstock.core.operator import Logic, State
+from penstock.core.meter import Tally
+from penstock.core.operator import Logic, Quiet, State
 from penstock.core.progress import Policy, Seen, Track, follow, wake
 from penstock.core.rows import TIME
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, as_times, show_time
@@ -32,6 +33,7 @@ from penstock.flow.graph import (
     WhereNode,
     late_columns,
     sources_of,
+    walk,
 )
 from penstock.flow.report import EpochReport, OperatorReport, Report
 from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink, joins_needed
@@ -39,6 +41,9 @@ from penstock.flow.stream import Stream
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import shard_of
 from penstock.local import sql
+from penstock.operators.window_join import WindowJoin, method_name
+from penstock.planner import Pilot
+from penstock.planner.machine import here
 from penstock.storage.compaction import compact
 from penstock.storage.files import FilePages
 from penstock.storage.memory import MemoryPages
@@ -154,6 +159,13 @@ class LocalQuery:
         self._states: dict[JoinNode, list[State]] = {
             node: [State()] * flow.shards for node in joins_needed(self._sinks)
         }
+        joins = list(self._states)
+        self._ports: dict[JoinNode, tuple[Time, Time]] = dict.fromkeys(joins, (TIME_MIN, TIME_MIN))
+        self._pilots = {
+            node: Pilot(node.config, _feeds(node, joins), flow.memory, flow.shards, here())
+            for node in joins
+            if node.config.method == "auto"
+        }
         self._ended = False
 
     def stop(self) -> None:
@@ -165,7 +177,8 @@ class LocalQuery:
 
     def explain(self) -> str:
         """Print, and give back, the plan with what was measured."""
-        text = explain(self._sinks, self.progress(), self._flow.memory, self._flow.shards, "In process")
+        choices = {node.name: pilot.choice for node, pilot in self._pilots.items() if pilot.choice is not None}
+        text = explain(self._sinks, self.progress(), choices, self._flow.memory, self._flow.shards, "In process")
         print(text)
         return text
 
@@ -293,42 +306,58 @@ class _Epoch:
 
     def _join(self, node: JoinNode) -> pa.Table:
         begun = clock.perf_counter()
-        shards = self._logics(node)
+        pilot = self._query._pilots.get(node)
+        config = node.config if pilot is None else replace(node.config, method=pilot.decide().method)
+        tally = Tally()
+        shards = self._logics(node, config, tally)
         batches: list[pa.RecordBatch] = []
-        rows_in = 0
+        arrived = [0, 0]
         for port, part in enumerate(node.inputs):
             given = self.rows(part)
-            rows_in += given.num_rows
+            arrived[port] = given.num_rows
             for logic, rows in zip(shards, _routed(node, port, given, len(shards)), strict=True):
                 batches += [out.rows for out in logic.rows(port, rows)]
         for port, part in enumerate(node.inputs):
             for logic in shards:
                 batches += [out.rows for out in logic.advance(port, self.bound(part))]
-        self._bounds[node] = min(node.config.bound(logic.bounds()) for logic in shards)
+        for logic in shards:
+            batches += [out.rows for out in logic.idle(Quiet(sum(arrived)))]
+        self._bounds[node] = min(config.bound(logic.bounds()) for logic in shards)
         results = pa.Table.from_batches(batches, schema=node.columns)
         self._save(node, shards)
         pages = [page for state in self.states[node] for page in state.pages]
         self._operators[node.name] = OperatorReport(
-            rows_in=rows_in,
+            rows_in=sum(arrived),
             rows_out=results.num_rows,
             state_rows=sum(page.rows for page in pages),
             state_bytes=sum(page.nbytes for page in pages),
             pages=len(pages),
             phases={"work": clock.perf_counter() - begun},
             peak_memory=max(budget.peak for budget in self._query._budgets),
+            method=method_name(config.method),
+            deferred=tally.deferred,
         )
+        after = (self.bound(node.left), self.bound(node.right))
+        if pilot is not None:
+            pilot.saw(self._query._ports[node], after, (arrived[0], arrived[1]), pages)
+        self._query._ports[node] = after
         return _timed(node, sql.where_pairs(results, node.where, node.sides) if node.where else results)
 
-    def _logics(self, node: JoinNode) -> list[Logic]:
+    def _logics(self, node: JoinNode, config: WindowJoin, meter: Tally) -> list[Logic]:
         query = self._query
         parts = zip(query._stores, query._budgets, query._states[node], strict=True)
-        return [node.config.logic(node.types, store, budget, state) for store, budget, state in parts]
+        return [config.logic(node.types, store, budget, state, meter) for store, budget, state in parts]
 
     def _save(self, node: JoinNode, shards: list[Logic]) -> None:
         parts = zip(shards, self._query._stores, self._query._budgets, strict=True)
         self.states[node] = [
             replace(state := logic.state(), pages=compact(state.pages, store, budget)) for logic, store, budget in parts
         ]
+
+
+def _feeds(node: JoinNode, joins: Sequence[JoinNode]) -> bool:
+    """Whether an operator's results go into another."""
+    return any(node in walk(*other.inputs) for other in joins)
 
 
 def _routed(node: JoinNode, port: int, rows: pa.Table, shards: int) -> list[pa.RecordBatch]:

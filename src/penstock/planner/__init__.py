@@ -4,6 +4,7 @@ from penstock.planner.costs import Cost, ah_ewj_cost, ewj_cost, oa_cost, rpwj_co
 from penstock.planner.explain import describe, explain_choice
 from penstock.planner.load import Load, Measured, measure
 from penstock.planner.machine import Disk, Machine
+from penstock.planner.pilot import Pilot
 from penstock.planner.window_join import Alternative, Choice, Planned, Preference, plan_window_join
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Load",
     "Machine",
     "Measured",
+    "Pilot",
     "Planned",
     "Preference",
     "ah_ewj_cost",

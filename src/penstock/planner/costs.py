@@ -296,7 +296,7 @@ def rpwj_cost(load: Load, memory: float, machine: Machine = SERVER, parameters: 
     >>> load = Load(rows_per_second=(1e4, 1e4), row_bytes=(100.0, 100.0), window_seconds=(600.0, 600.0))
     >>> cost = rpwj_cost(load, memory=64e6, machine=Machine(page_cache=0))
     >>> round(cost.seconds, 2), round(cost.read), round(cost.written), round(cost.at_once, 3)
-    (1.23, 26093, 100, 0.013)
+    (2.34, 51296, 100, 0.013)
     """
     layout = _Layout.of(parameters, memory)
     reads, writes = layout.disks(machine, load)

@@ -145,7 +145,7 @@ TITLES: dict[Planned, str] = {"oa": "OA-Join", "ewj": "EWJ", "ah_ewj": "AH-EWJ",
 
 
 def _unmeasured(running: Planned | None) -> Choice:
-    if running is None:
+    if running in (None, "oa"):
         return Choice("oa", _UNKNOWN)
     return Choice(running, f"{TITLES[running]} runs already, and nothing is measured yet")
 

@@ -26,6 +26,9 @@ from penstock.flow.graph import JoinNode, Node, SourceNode, late_columns, source
 from penstock.flow.report import EpochReport, OperatorReport
 from penstock.flow.sinks import Sink, joins_needed
 from penstock.kernels.route import hash_range
+from penstock.operators.window_join import WindowJoin, method_name
+from penstock.planner import Pilot
+from penstock.planner.machine import here
 from penstock.spark.branches import (
     MARK,
     TAG,
@@ -63,6 +66,7 @@ class Engine:
         self.schemas = Schemas()
         self.layout = lay_out(sinks, self.joins, self.schemas)
         self.ledger = checkpoint.latest()
+        self.pilots = {join.name: self._pilot(join) for join in self.joins if join.config.method == "auto"}
         self._run_id = uuid.uuid4().hex[:8]
         self._old: Ledger | None = None
 
@@ -83,9 +87,14 @@ class Engine:
         """What to do in an epoch: as planned before if an earlier attempt was, else from what is known now."""
         planned = self._checkpoint.planned(epoch)
         if planned is not None:
+            for name, method in planned.methods.items():
+                if name in self.pilots:
+                    self.pilots[name].follow(method)  # type: ignore[arg-type]
             return planned
+        methods = {name: pilot.decide().method for name, pilot in self.pilots.items()}
+        tracks = self._tracks(now, end)
         shards = self._shards or self.slots
-        plan = Plan(epoch, now, shards, self._tracks(now, end), static=not self.ledger.static, end=end)
+        plan = Plan(epoch, now, shards, tracks, static=not self.ledger.static, end=end, methods=methods)
         self._checkpoint.plan(plan)
         return plan
 
@@ -116,6 +125,11 @@ class Engine:
             operators=operators,
         )
 
+    def _pilot(self, join: JoinNode) -> Pilot:
+        feeds = any(branch.edge.root is join for branch in self.layout.branches)
+        current = self.ledger.methods.get(join.name)
+        return Pilot(join.config, feeds, self._memory, self.slots, here(), current)  # type: ignore[arg-type]
+
     def _tagged(self, branch: Branch) -> DataFrame:
         if not isinstance(branch.edge.root, SourceNode):
             raise TypeError(branch)
@@ -140,19 +154,36 @@ class Engine:
         """The version this epoch leaves, from what its shards staged."""
         states: dict[str, tuple[State, ...]] = {}
         reports: dict[str, OperatorReport] = {}
+        ports: dict[str, tuple[Time, ...]] = {}
         for join in self.joins:
             records = self._checkpoint.staged(work.attempt, join.name, plan.shards)
             states[join.name] = tuple(state_from_json(record["state"]) for record in records)
-            reports[join.name] = _report(records, states[join.name])
+            reports[join.name] = replace(_report(records, states[join.name]), method=work.method(join))
+            ports[join.name] = tuple(work.bound(part) for part in join.inputs)
+            if join.name in self.pilots:
+                left, right = (sum(record["rows_by_port"][port] for record in records) for port in (0, 1))
+                pages = (page for state in states[join.name] for page in state.pages)
+                self.pilots[join.name].saw(self._ports(join), ports[join.name], (left, right), pages)
         tracks = plan.tracks
         if not plan.end:
             tracks = {
                 node.name: follow(plan.tracks[node.name], node.progress, node.unit, seen[node.name].seen, plan.now)
                 for node in self.sources
             }
-        ports = {join.name: tuple(work.bound(part) for part in join.inputs) for join in self.joins}
-        ledger = next_ledger(self.ledger, tracks=tracks, ports=ports, states=states, static=True, ended=plan.end)
+        ledger = next_ledger(
+            self.ledger,
+            tracks=tracks,
+            ports=ports,
+            states=states,
+            static=True,
+            ended=plan.end,
+            methods=plan.methods,
+        )
         return ledger, reports
+
+    def _ports(self, join: JoinNode) -> tuple[Time, ...]:
+        """The bounds of an operator's ports as the last epoch left them."""
+        return tuple(self.ledger.ports.get(join.name, (TIME_MIN, TIME_MIN)))
 
     def _clean(self, ledger: Ledger, attempt: str) -> None:
         """Drop the pages that only the version before the last needed."""
@@ -206,8 +237,18 @@ class _EpochWork:
             return self._plan.tracks[node.name].bound
         if isinstance(node, JoinNode):
             left, right = (self.bound(part) for part in node.inputs)
-            return node.config.bound(node.config.bounds(left, right))
+            config = self._config(node)
+            return config.bound(config.bounds(left, right))
         return min(self.bound(part) for part in node.inputs)
+
+    def method(self, join: JoinNode) -> str:
+        """By which method an operator runs in this epoch."""
+        return method_name(self._config(join).method)
+
+    def _config(self, join: JoinNode) -> WindowJoin:
+        """An operator with the method that was planned for it."""
+        method = self._plan.methods.get(join.name)
+        return join.config if method is None else replace(join.config, method=method)  # type: ignore[arg-type]
 
     def _rows(self, batch: DataFrame | None) -> DataFrame:
         """The epoch's rows in the tagged union: the micro-batch, and once the sources that are not streams."""
@@ -285,7 +326,7 @@ class _EpochWork:
         place = {lane: number for number, lane in enumerate(lanes)}
         task = ShardTask(
             operator=join.name,
-            config=join.config,
+            config=self._config(join),
             types=join.types,
             inlets=tuple(Inlet(b.tag, b.port, tuple(place[lane] for lane in b.lanes)) for b in into),
             ports=(self._port(join, 0), self._port(join, 1)),
@@ -321,7 +362,7 @@ class _EpochWork:
     def _port(self, join: JoinNode, port: int) -> PortBounds:
         """A port's bounds; where one source alone feeds it, a shard may go further by the rows it sees."""
         part = join.inputs[port]
-        before = self._engine.ledger.ports.get(join.name, (TIME_MIN, TIME_MIN))[port]
+        before = self._engine._ports(join)[port]
         roots = [branch.edge.root for branch in self._layout.into(join) if branch.port == port]
         policy = roots[0].progress if len(roots) == 1 and isinstance(roots[0], SourceNode) else None
         return PortBounds(before, self.bound(part), policy, part.unit)
@@ -412,6 +453,9 @@ def _report(records: Sequence[Mapping[str, Any]], states: Sequence[State]) -> Op
         pages=len(pages),
         phases={name: sum(record["seconds"][name] for record in records) for name in records[0]["seconds"]},
         peak_memory=max(record["peak"] for record in records),
+        deferred=sum(record["deferred"] for record in records),
+        bytes_read=sum(record["bytes_read"] for record in records),
+        bytes_written=sum(record["bytes_written"] for record in records),
     )
 
 

@@ -167,7 +167,8 @@ class SparkQuery:
     def explain(self) -> str:
         """Print, and give back, the plan: what each operator does, by which method and why, and what was measured."""
         engine = self._engine
-        text = explain(self._flow._sinks, self.progress(), self._flow.memory, engine.slots, "On Spark")
+        choices = {name: pilot.choice for name, pilot in engine.pilots.items() if pilot.choice is not None}
+        text = explain(self._flow._sinks, self.progress(), choices, self._flow.memory, engine.slots, "On Spark")
         print(text)
         return text
 
@@ -264,6 +265,7 @@ def _analysed(build: Callable[[], DataFrame], written: Sequence[Any]) -> DataFra
 
 def _config(node: JoinNode) -> dict[str, Any]:
     config = asdict(node.config)
+    del config["method"]  # a matter of cost: any method goes on from the state of any other
     config["within"] = str(node.config.within)
     config["types"] = [{f.name: str(f.type) for f in types.columns} for types in node.types]
     return config

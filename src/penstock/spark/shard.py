@@ -7,6 +7,7 @@ its output has been taken.
 from __future__ import annotations
 
 import ctypes
+import tempfile
 import time as clock
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,20 +20,28 @@ from pyspark import TaskContext
 
 from penstock.core.budget import Budget
 from penstock.core.durations import TimeUnit
-from penstock.core.operator import Logic, Out, State
+from penstock.core.meter import Tally
+from penstock.core.operator import Logic, Out, Quiet, State
 from penstock.core.pages import clip_page
 from penstock.core.progress import Policy
-from penstock.core.rows import RowType
-from penstock.core.time import TIME_MIN, Time
+from penstock.core.rows import RowType, times_of
+from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.kernels.route import hash_range, shard_of
 from penstock.operators.window_join import WindowJoin
 from penstock.storage.compaction import compact
+from penstock.storage.fifo import SpillingQueue
 from penstock.storage.files import FilePages
 from penstock.storage.versioned import Checkpoint, state_to_json
 
 _PIECE = 6
 """Arrivals are gathered up to this part of the share before they are processed: sorting and matching take the rest."""
 
+
+_QUEUE = 6
+"""The part of the share that each port's queue takes, for a method whose arrivals are spooled."""
+
+_AT_ONCE = 1 << 16
+"""Rows taken from a queue at once, if they fit."""
 
 _M_MMAP_THRESHOLD = -3
 """glibc's name for the size from which an allocation is mapped on its own."""
@@ -86,7 +95,8 @@ class ShardTask:
         checkpoint = Checkpoint(self.checkpoint)
         store = FilePages(checkpoint.pages(self.operator), prefix=f"{self.epoch:08d}-{shard:05d}")
         budget = Budget(self.share)
-        logic = self.config.logic(self.types, store, budget, self._state(shard, store))
+        tally = Tally()
+        logic = self.config.logic(self.types, store, budget, self._state(shard, store), tally)
         work = _Work()
         yield from self._run(logic, batches, budget, work)
         begun = clock.perf_counter()
@@ -100,7 +110,11 @@ class ShardTask:
             "rows_in": work.rows_in - self.roll_call,
             "rows_out": work.rows_out,
             "seconds": {name: round(spent, 4) for name, spent in work.seconds.items()},
+            "rows_by_port": work.rows_by_port,
             "peak": budget.peak,
+            "deferred": tally.deferred,
+            "bytes_read": store.bytes_read,
+            "bytes_written": store.bytes_written,
         }
         checkpoint.stage(self.attempt, self.operator, shard, record)
 
@@ -123,16 +137,50 @@ class ShardTask:
         tops = [TIME_MIN, TIME_MIN]
         for port, bounds in enumerate(self.ports):
             yield from work.out(logic.advance(port, bounds.before))
+        arrivals = self._spooled(batches, budget, work) if self.config.defers else self._streamed(batches, budget, work)
+        for port, rows in arrivals:
+            tops[port] = max(tops[port], pc.max(rows.column(1)).as_py())
+            work.rows_by_port[port] += rows.num_rows
+            yield from work.out(logic.rows(port, rows))
+            del rows
+        for port, bounds in enumerate(self.ports):
+            yield from work.out(logic.advance(port, bounds.given(tops[port])))
+        yield from work.out(logic.idle(Quiet(sum(work.rows_by_port))))
+
+    def _streamed(
+        self, batches: Iterator[pa.RecordBatch], budget: Budget, work: _Work
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Arrivals as they come, port and rows, in pieces."""
         for piece in self._pieces(batches, work):
             with budget.hold(2 * sum(batch.nbytes for part in piece for batch in part), "rows in flight"):
                 for inlet, part in zip(self.inlets, piece, strict=True):
                     if part:
-                        rows = _taken(part)
-                        tops[inlet.port] = max(tops[inlet.port], pc.max(rows.column(1)).as_py())
-                        yield from work.out(logic.rows(inlet.port, rows))
-                        del rows
-        for port, bounds in enumerate(self.ports):
-            yield from work.out(logic.advance(port, bounds.given(tops[port])))
+                        yield inlet.port, _taken(part)
+
+    def _spooled(
+        self, batches: Iterator[pa.RecordBatch], budget: Budget, work: _Work
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """All arrivals wait in a queue of their port, on disk if they outgrow memory; the earliest come first.
+
+        A method that keeps the recent rows in memory gains by seeing both ports at about the same time. What a
+        shuffle delivers is in no order at all.
+        """
+        with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+            spool = FilePages(folder)
+            memory = self.share // _QUEUE
+            queues = [SpillingQueue(types.inside, spool, budget, memory, port) for port, types in enumerate(self.types)]
+            for batch in work.waited(batches):
+                for inlet in self.inlets:
+                    queues[inlet.port].put(self._entering(inlet, batch))
+                del batch
+            while any(queue.rows for queue in queues):
+                heads = [times_of(queue.peek(1))[0] if queue.rows else TIME_MAX for queue in queues]
+                port = int(np.argmin(heads))
+                rows = queues[port].take(_AT_ONCE)
+                with budget.hold(rows.nbytes, "rows in flight"):
+                    yield port, rows
+            for queue in queues:
+                queue.close()
 
     def _pieces(self, batches: Iterator[pa.RecordBatch], work: _Work) -> Iterator[list[list[pa.RecordBatch]]]:
         """Arrivals by inlet, gathered until they fill their part of the share; a piece does not outlive its use."""
@@ -193,6 +241,7 @@ class _Work:
 
     def __init__(self) -> None:
         self.rows_in = 0
+        self.rows_by_port = [0, 0]
         self.rows_out = 0
         self.seconds = {"input": 0.0, "work": 0.0, "output": 0.0, "settle": 0.0}
 

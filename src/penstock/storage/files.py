@@ -36,6 +36,14 @@ class FilePages:
         self._local = isinstance(self._files, fs.LocalFileSystem)
         self._prefix = prefix
         self._written: set[str] = set()
+        self._touched: dict[str, int] = {}
+        self.bytes_written = 0
+        """Bytes of the pages put here."""
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of the pages that were asked for, each counted once."""
+        return sum(self._touched.values())
 
     def put(self, rows: pa.RecordBatch, segment: str = "main") -> str:
         """Write `rows` beside, check-sum them, and give them their name by renaming. A file is a segment by itself."""
@@ -49,6 +57,7 @@ class FilePages:
         if self._local:
             _remember(path)
         self._written.add(name)
+        self.bytes_written += content.size
         return name
 
     def get(self, name: str) -> pa.RecordBatch:
@@ -59,6 +68,7 @@ class FilePages:
         except FileNotFoundError as missing:
             raise StateError.missing(path) from missing
         self._check(path, name, content)
+        self._touched[name] = content.size
         try:
             return pa.ipc.open_file(content).get_batch(0)
         except (pa.ArrowInvalid, OSError, IndexError) as broken:

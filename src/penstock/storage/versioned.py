@@ -43,11 +43,14 @@ class Plan:
     tracks: Mapping[str, Track]
     static: bool = False
     end: bool = False
+    methods: Mapping[str, str] = field(default_factory=dict)
+    """The methods of the operators that a planner chooses for."""
 
     def to_json(self) -> dict[str, Any]:
         """For the checkpoint."""
         tracks = {name: track.to_json() for name, track in self.tracks.items()}
-        return {**{name: getattr(self, name) for name in ("epoch", "now", "shards", "static", "end")}, "tracks": tracks}
+        plain = {name: getattr(self, name) for name in ("epoch", "now", "shards", "static", "end", "methods")}
+        return {**plain, "tracks": tracks}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
@@ -66,6 +69,7 @@ class Ledger:
     states: Mapping[str, tuple[State, ...]] = field(default_factory=dict)
     static: bool = False
     ended: bool = False
+    methods: Mapping[str, str] = field(default_factory=dict)
 
     def names(self, operator: str) -> set[str]:
         """The stored batches that an operator's pages need."""
@@ -80,6 +84,7 @@ class Ledger:
             "states": {name: [state_to_json(state) for state in states] for name, states in self.states.items()},
             "static": self.static,
             "ended": self.ended,
+            "methods": self.methods,
         }
 
     @classmethod
@@ -92,6 +97,7 @@ class Ledger:
             states={name: tuple(map(state_from_json, states)) for name, states in record["states"].items()},
             static=record["static"],
             ended=record["ended"],
+            methods=record.get("methods", {}),
         )
 
 

@@ -52,13 +52,13 @@ class AHEWJoin(SegmentedJoin):
         self.train_limits = list(self.dumped)
         self._cursors = [0, 0]
         self._count_epoch = self._steps(settings.count_epoch, "10 s")
-        counts = state.meta.get("arrivals", [0.0, 0.0])
+        counts = state.meta.get("blocks", [0.0, 0.0])
         self.arrivals = [float(count) for count in counts]
         """Blocks born of late, by port; older ones count less."""
         self._counted = int(state.meta.get("counted", TIME_MIN))
 
     def _remember(self) -> dict[str, object]:
-        return {"arrivals": self.arrivals, "counted": self._counted}
+        return {"blocks": self.arrivals, "counted": self._counted}
 
     # Waiting and birth
 

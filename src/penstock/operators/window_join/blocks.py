@@ -121,7 +121,7 @@ class Window:
         self._next = 0
         self._allocate(64)
         self._next = 1 + _NOBODY
-        self.settled[_NOBODY] = FOREVER
+        self.settled[_NOBODY] = self.left[_NOBODY] = FOREVER
 
     def _allocate(self, count: int) -> None:
         def longer(name: str, kind: type, default: int = 0) -> npt.NDArray[np.generic]:

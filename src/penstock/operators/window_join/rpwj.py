@@ -62,7 +62,7 @@ class RPWJoin(DeferringJoin):
         self._mixed: tuple[list[Block], list[Block]] = ([], [])
         self.runs: Indices = np.zeros((2, count), np.int64)
         """x: how many times a partition was flushed."""
-        self.arrivals = np.array(state.meta.get("arrivals", np.zeros((2, count))), float).reshape(2, -1)
+        self.arrivals = np.array(state.meta.get("rows_born", np.zeros((2, count))), float).reshape(2, -1)
         """C: rows that arrived of late, by port and partition."""
         self.expected_md = np.zeros((2, count))
         """Er of the md tasks: pairs not joined yet, whatever their selectivity."""
@@ -77,7 +77,7 @@ class RPWJoin(DeferringJoin):
         self._expect_anew()
 
     def _remember(self) -> dict[str, object]:
-        return {"arrivals": self.arrivals.tolist(), "counted": self._counted}
+        return {"rows_born": self.arrivals.tolist(), "counted": self._counted}
 
     # Arrival: tuple by tuple while there is little to do, block by block while there is much
 
