@@ -162,14 +162,14 @@ def forget_floor(patch):
 
 def merge_without_floor(patch):
     """Merging brings the dead back to life."""
-    real = compaction._alive
-    patch.setattr(compaction, "_alive", lambda page, store: real(without_floor(page), store))
+    real = compaction._rewrite
+    patch.setattr(compaction, "_rewrite", lambda pages, store: real([without_floor(page) for page in pages], store))
 
 
 def merge_without_marks(patch):
     """Merging forgets who has met a partner."""
-    real = compaction._alive
-    patch.setattr(compaction, "_alive", lambda page, store: real(replace(page, marks=None), store))
+    real = compaction._rewrite
+    patch.setattr(compaction, "_rewrite", lambda pages, store: real([replace(p, marks=None) for p in pages], store))
 
 
 def split_without_marks(patch):

@@ -58,7 +58,7 @@ def watched() -> Iterator[list[int]]:
         watcher.join()
 
 
-def run(spark, folder: Path, rows: int) -> tuple[int, int, int]:
+def run(spark, folder: Path, rows: int, method: str = "auto") -> tuple[int, int, int]:
     """Join two streams of `rows` each whose window never closes; one row in ten has a partner.
 
     Gives back the number of pairs, the sum over them of both ids, and the bytes of state at the end.
@@ -74,7 +74,7 @@ def run(spark, folder: Path, rows: int) -> tuple[int, int, int]:
     left, right = (
         flow.source(feed.stream(spark), time="t", progress=pk.ordered(), name=feed.folder.name) for feed in feeds
     )
-    pairs = left.join(right, on="k", within=pk.band(10**9, 10**9), how="left").where("id_right IS NOT NULL")
+    pairs = left.join(right, on="k", within=pk.band(10**9, 10**9), how="left", method=method).where("id_right IS NOT NULL")
     totals = []
     pairs.select("id", "id_right").foreach_epoch(
         lambda rows, epoch: totals.append(rows.selectExpr("count(*)", "coalesce(sum(id + id_right), 0)").first())
@@ -84,13 +84,16 @@ def run(spark, folder: Path, rows: int) -> tuple[int, int, int]:
     return sum(count for count, _ in totals), sum(total for _, total in totals), state
 
 
-@pytest.mark.parametrize("times", [0.5, 2, 8, 32])
-def test_private_memory_stays_within_the_share_whatever_the_state(spark, tmp_path, times, record_property):
-    run(spark, tmp_path / "warm", 100)
+@pytest.mark.parametrize(
+    ("times", "method"),
+    [*[(times, "auto") for times in (0.5, 2, 8, 32)], *[(t, m) for m in ("ewj", "ah_ewj", "rpwj") for t in (2, 8, 32)]],
+)
+def test_private_memory_stays_within_the_share_whatever_the_state(spark, tmp_path, times, method, record_property):
+    run(spark, tmp_path / "warm", 100, method)
     baseline = max(private_memory().values())
     rows = int(times * MEMORY / 2 / (WIDE + 40))
     with watched() as most:
-        pairs, total, state = run(spark, tmp_path / "big", rows)
+        pairs, total, state = run(spark, tmp_path / "big", rows, method)
     assert pairs == len(range(0, rows, 10))
     assert total == 2 * sum(range(0, rows, 10))
     assert state >= 0.9 * times * MEMORY

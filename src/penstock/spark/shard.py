@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import tempfile
 import time as clock
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -33,7 +33,7 @@ from penstock.storage.fifo import SpillingQueue
 from penstock.storage.files import FilePages
 from penstock.storage.versioned import Checkpoint, state_to_json
 
-_PIECE = 6
+_PIECE = 4
 """Arrivals are gathered up to this part of the share before they are processed: sorting and matching take the rest."""
 
 
@@ -42,6 +42,9 @@ _QUEUE = 6
 
 _AT_ONCE = 1 << 16
 """Rows taken from a queue at once, if they fit."""
+
+_SMALL = 1 << 13
+"""Batches of output with fewer rows are gathered."""
 
 _M_MMAP_THRESHOLD = -3
 """glibc's name for the size from which an allocation is mapped on its own."""
@@ -97,7 +100,7 @@ class ShardTask:
         budget = Budget(self.share)
         tally = Tally()
         logic = self.config.logic(self.types, store, budget, self._state(shard, store), tally)
-        work = _Work()
+        work = _Work(budget)
         yield from self._run(logic, batches, budget, work)
         begun = clock.perf_counter()
         _give_back()
@@ -152,10 +155,13 @@ class ShardTask:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Arrivals as they come, port and rows, in pieces."""
         for piece in self._pieces(batches, work):
-            with budget.hold(2 * sum(batch.nbytes for part in piece for batch in part), "rows in flight"):
+            with budget.hold(sum(batch.nbytes for part in piece for batch in part), "rows in flight"):
                 for inlet, part in zip(self.inlets, piece, strict=True):
                     if part:
-                        yield inlet.port, _taken(part)
+                        with budget.hold(sum(batch.nbytes for batch in part), "gathering rows in flight"):
+                            rows = _taken(part)
+                        yield inlet.port, rows
+                        del rows
 
     def _spooled(
         self, batches: Iterator[pa.RecordBatch], budget: Budget, work: _Work
@@ -226,7 +232,7 @@ def _return_what_is_freed(share: int) -> None:
     pa.set_memory_pool(pa.system_memory_pool())
     adjust = getattr(ctypes.CDLL(None), "mallopt", None)
     if adjust is not None:
-        adjust(_M_MMAP_THRESHOLD, max(1 << 17, min(1 << 25, share // 16)))
+        adjust(_M_MMAP_THRESHOLD, max(1 << 17, min(1 << 25, share // 64)))
 
 
 def _give_back() -> None:
@@ -239,7 +245,8 @@ def _give_back() -> None:
 class _Work:
     """Counts rows and where a task's time goes: waiting for input, working, handing over output, settling."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
         self.rows_in = 0
         self.rows_by_port = [0, 0]
         self.rows_out = 0
@@ -256,13 +263,36 @@ class _Work:
             begun = clock.perf_counter()
 
     def out(self, outs: Iterator[Out]) -> Iterator[pa.RecordBatch]:
-        """The rows of `outs`, counted and timed."""
+        """The rows of `outs`, counted and timed, small batches gathered: each costs the hop to Spark some time."""
+        small: list[pa.RecordBatch] = []
         begun = clock.perf_counter()
         for out in outs:
             self.rows_out += out.rows.num_rows
-            done = clock.perf_counter()
-            self.seconds["work"] += done - begun
-            yield out.rows
-            begun = clock.perf_counter()
-            self.seconds["output"] += begun - done
-        self.seconds["work"] += clock.perf_counter() - begun
+            if self._gather(small, out.rows):
+                continue
+            ready = [*self._gathered(small), out.rows]
+            begun = yield from self._hand_over(ready, begun)
+        yield from self._hand_over(self._gathered(small), begun)
+
+    def _gather(self, small: list[pa.RecordBatch], rows: pa.RecordBatch) -> bool:
+        """Whether rows can wait for more to join them."""
+        size = rows.nbytes
+        if rows.num_rows >= _SMALL or 8 * size > self._budget.room or sum(b.num_rows for b in small) >= _SMALL:
+            return False
+        self._budget.charge(2 * size, "gathering output")
+        small.append(rows)
+        return True
+
+    def _gathered(self, small: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        if not small:
+            return []
+        self._budget.release(2 * sum(batch.nbytes for batch in small))
+        return [_taken(small)]
+
+    def _hand_over(self, ready: list[pa.RecordBatch], begun: float) -> Generator[pa.RecordBatch, None, float]:
+        done = clock.perf_counter()
+        self.seconds["work"] += done - begun
+        yield from ready
+        begun = clock.perf_counter()
+        self.seconds["output"] += begun - done
+        return begun

@@ -37,6 +37,7 @@ class FilePages:
         self._prefix = prefix
         self._written: set[str] = set()
         self._touched: dict[str, int] = {}
+        self._mapped: dict[str, pa.RecordBatch] = {}
         self.bytes_written = 0
         """Bytes of the pages put here."""
 
@@ -61,8 +62,10 @@ class FilePages:
         return name
 
     def get(self, name: str) -> pa.RecordBatch:
-        """Map the file (or fetch it, if it is not local) and check it."""
+        """Map the file (or fetch it, if it is not local) and check it; a file that was mapped stays so."""
         path = self._path(name)
+        if name in self._mapped and _unchanged(path):
+            return self._mapped[name]
         try:
             content = self._content(path)
         except FileNotFoundError as missing:
@@ -70,7 +73,10 @@ class FilePages:
         self._check(path, name, content)
         self._touched[name] = content.size
         try:
-            return pa.ipc.open_file(content).get_batch(0)
+            rows = pa.ipc.open_file(content).get_batch(0)
+            if self._local:
+                self._mapped[name] = rows
+            return rows
         except (pa.ArrowInvalid, OSError, IndexError) as broken:
             raise StateError.corrupt(path, str(broken)) from broken
 
@@ -78,6 +84,7 @@ class FilePages:
         """Delete the file if this store wrote it; older ones may belong to a version that can still be needed."""
         if name in self._written:
             self._written.discard(name)
+            self._mapped.pop(name, None)
             _CHECKED.pop(self._path(name), None)
             self._files.delete_file(self._path(name))
 
@@ -94,7 +101,7 @@ class FilePages:
             return source.read_buffer()
 
     def _check(self, path: str, name: str, content: pa.Buffer) -> None:
-        if self._local and _CHECKED.get(path) == _stamp(path):
+        if self._local and _unchanged(path):
             return
         size, checksum = name.removesuffix(".arrow").split("-")[-2:]
         if content.size != int(size):
@@ -124,6 +131,14 @@ def _remember(path: str) -> None:
     _CHECKED[path] = _stamp(path)
     if len(_CHECKED) > _REMEMBERED:
         del _CHECKED[next(iter(_CHECKED))]
+
+
+def _unchanged(path: str) -> bool:
+    """Whether this process has checked a file, and nobody touched it since."""
+    try:
+        return path in _CHECKED and _CHECKED[path] == _stamp(path)
+    except FileNotFoundError:
+        return False
 
 
 def _stamp(path: str) -> tuple[int, int]:

@@ -400,6 +400,11 @@ class Window:
         """The blocks with rows that are not settled."""
         return [self.blocks[n] for n in np.flatnonzero(self.alive & (self.newest > self.settled)).tolist()]
 
+    def fresh_rows(self) -> list[tuple[Slab, Indices]]:
+        """The slabs in memory that hold rows that are not settled, and where."""
+        found = [(slab, np.flatnonzero(slab.births > self.settled[slab.numbers])) for slab in self.slabs]
+        return [(slab, which) for slab, which in found if which.size]
+
     def settle(self, blocks: Iterable[Block], tick: int) -> None:
         """These blocks owe nothing any more."""
         for block in blocks:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -64,7 +65,7 @@ class DeferringJoin(abc.ABC):
         self._pairing = Pairing(config, inputs, budget)
         self.partitions = getattr(settings, "partitions", 1)
         self.memory = settings.memory or int(_WINDOWS * budget.limit)
-        self.page = settings.page or max(1, min(_LARGEST_PAGE, self.memory // max(32, 8 * self.partitions)))
+        self.page = settings.page or max(1, min(_LARGEST_PAGE, self.memory // max(16, 4 * self.partitions)))
         self.chunk = settings.chunk or 16 * self.page
         keeps = self._pairing.keeps
         left, right = (Window(p, store, budget, keeps[p], settings.row, self.partitions) for p in (LEFT, RIGHT))
@@ -133,7 +134,8 @@ class DeferringJoin(abc.ABC):
                     window.save_marks(block)
             oldest = self._oldest_birth(1 - port)
             order = {number: place for place, number in enumerate(window.disk)}
-            pages += [window.described(block, oldest) for block in sorted(window, key=lambda b: order[b.number])]
+            blocks = sorted(window, key=lambda b: order[b.number])
+            pages += [self._saved(window.described(block, oldest)) for block in blocks]
             pages += self._save_waiting(port)
         for window in self.windows:
             window.release()
@@ -188,6 +190,11 @@ class DeferringJoin(abc.ABC):
     def _segment(self, port: int, block: Block) -> str:
         """Where on disk a block is written."""
         return f"stream-{port}"
+
+    def _saved(self, page: Page) -> Page:
+        """A page as it goes into the state: plain, so that it may be merged with others, if that loses nothing."""
+        debts = page.debts
+        return replace(page, debts=None) if debts is not None and not (debts.fresh or debts.stays) else page
 
     def _remember(self) -> dict[str, object]:
         """What else is good, but not needed, to know in the next epoch."""
@@ -319,24 +326,28 @@ class DeferringJoin(abc.ABC):
         """Let the fresh rows of a port meet what they owe a join to: one pass over the other's disk."""
         me, other = self.windows[port], self.windows[1 - port]
         fresh = me.fresh()
-        if not fresh:
+        self._tick += 1
+        if not me.fresh_rows():
+            me.settle(fresh, self._tick)  # their newest rows went to another shard
             return
         oldest, newest = self._births(me)
-        self._tick += 1
         self._probes[port] += 1
         counts = np.bincount([b.partition for b in fresh], [b.rows for b in fresh], self.partitions)
         unmet = [b for b in other.disk.values() if not (other.resident[b.number] or other.met_all(b, oldest, newest))]
-        for blocks in self._chunks(unmet):
-            with self._read(other, blocks) as theirs:
-                self._count_comparisons(counts, _rows_by_partition(blocks, self.partitions))
-                yield from self._pay(me, other, theirs)
-                self._probed(1 - port, blocks)
+        with _Fresh(me, self._budget) as mine:
+            for blocks in self._chunks(unmet):
+                with self._read(other, blocks) as theirs:
+                    self._count_comparisons(counts, _rows_by_partition(blocks, self.partitions))
+                    yield from self._pay(me, [mine], other, theirs)
+                    self._probed(1 - port, blocks)
         me.settle(fresh, self._tick)
         other.forget_stays(self._tick)
 
-    def _pay(self, me: Window, other: Window, theirs: Slab, until: Time = TIME_MAX) -> Iterator[Out]:
-        """Let my rows in memory meet theirs, from disk, where they owe it; only rows below `until` if it is given."""
-        for mine in me.slabs:
+    def _pay(
+        self, me: Window, slabs: Sequence[Slab], other: Window, theirs: Slab, until: Time = TIME_MAX
+    ) -> Iterator[Out]:
+        """Let my rows meet theirs, from disk, where they owe it; only their rows below `until` if it is given."""
+        for mine in slabs:
             admit = self._owed(me, mine, other, theirs, until)
             yield from self._pairing.meet(me.port, mine.batch, mine.met, theirs.batch, theirs.met, admit)
         for number in np.unique(theirs.numbers).tolist() if theirs.met is not None else ():
@@ -386,8 +397,8 @@ class DeferringJoin(abc.ABC):
 
     def _births(self, window: Window) -> tuple[int, int]:
         """The oldest and the newest birth among the fresh rows in memory."""
-        births = [slab.births[slab.births > window.settled[slab.numbers]] for slab in window.slabs]
-        some = [(int(part.min()), int(part.max())) for part in births if part.size]
+        births = [slab.births[which] for slab, which in window.fresh_rows()]
+        some = [(int(part.min()), int(part.max())) for part in births]
         return (min(a for a, _ in some), max(b for _, b in some)) if some else (0, 0)
 
     def _oldest_birth(self, port: int) -> int:
@@ -447,7 +458,7 @@ class DeferringJoin(abc.ABC):
                 with self._read(window, [block]) as theirs:
                     if waiting:
                         yield from self._meet_waiting(window, theirs, window.alive)
-                    yield from self._pay(other, window, theirs, edge)
+                    yield from self._pay(other, other.slabs, window, theirs, edge)
 
     def _meet_waiting(self, window: Window, theirs: Slab, here: Mask) -> Iterator[Out]:
         """Rows that go, of the blocks that are `here`, meet the other port's waiting rows: they will not later."""
@@ -528,6 +539,33 @@ class DeferringJoin(abc.ABC):
     def _now(self) -> Time:
         """How far both ports have got: the only clock there is."""
         return min(self._bounds)
+
+
+class _Fresh:
+    """A copy of a window's fresh rows in one slab, charged while it is in use; whom they met is written back."""
+
+    def __init__(self, window: Window, budget: Budget) -> None:
+        self._parts = window.fresh_rows()
+        self._budget = budget
+
+    def __enter__(self) -> Slab:
+        parts = [slab.take(which) for slab, which in self._parts]
+        self._size = 2 * sum(part.nbytes for part in parts)
+        self._budget.charge(self._size, "fresh rows")
+        batch = pa.concat_batches([part.batch for part in parts])
+        self._order = page_order(hashes_of(batch), times_of(batch))
+        met = None if parts[0].met is None else np.concatenate([part.met for part in parts])
+        numbers, births = np.concatenate([p.numbers for p in parts]), np.concatenate([p.births for p in parts])
+        self._slab = Slab(batch, numbers, births, met).take(self._order)
+        return self._slab
+
+    def __exit__(self, *_: object) -> None:
+        if self._slab.met is not None:
+            met = np.empty_like(self._slab.met)
+            met[self._order] = self._slab.met
+            for slab, which in self._parts:
+                slab.met[which], met = met[: which.size], met[which.size :]  # type: ignore[index]
+        self._budget.release(self._size)
 
 
 class _Held:

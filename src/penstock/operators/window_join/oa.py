@@ -175,7 +175,8 @@ class OAJoin:
         if not rows.num_rows:
             return
         each = rows.nbytes / rows.num_rows + _MATCHING
-        size = max(1, int(self._budget.room / 2 / each))
+        count = max(1, -(-int(rows.num_rows * each) // max(1, self._budget.room // 2)))
+        size = -(-rows.num_rows // count)
         for start in range(0, rows.num_rows, size):
             yield rows.slice(start, size)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from penstock.core.budget import Budget
 from penstock.core.meter import Meter
 from penstock.core.operator import Allowance, Out, State
-from penstock.core.pages import PageStore
+from penstock.core.pages import Page, PageStore
 from penstock.core.rows import Indices, RowType, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.core.within import LEFT, RIGHT
@@ -314,6 +314,10 @@ class RPWJoin(DeferringJoin):
         else:
             self.flushed[port][block.partition].append(block)
             self.runs[port, block.partition] += 1
+
+    def _saved(self, page: Page) -> Page:
+        """Pages stay apart: a task is about one partition."""
+        return page
 
     def _is_stranger(self, block: Block, window: Window) -> bool:
         return block.mixed

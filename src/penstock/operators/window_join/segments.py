@@ -149,7 +149,7 @@ class SegmentedJoin(DeferringJoin):
 
     def _join_refill(self, port: int, theirs: Slab) -> Iterator[Out]:
         """Fresh rows of `port` meet the blocks that come from disk."""
-        return self._pay(self.windows[port], self.windows[1 - port], theirs)
+        return self._pay(self.windows[port], self.windows[port].slabs, self.windows[1 - port], theirs)
 
     def _oldest(self, port: int, size: int) -> list[Block]:
         """The first blocks on disk, up to `size`, that are neither recent nor about to leave already."""
