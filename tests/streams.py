@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import settings
 from hypothesis import strategies as st
 
 from penstock.core.budget import Budget
+from penstock.core.meter import Meter
 from penstock.core.operator import Logic, Out, State
-from penstock.core.pages import clip_page
+from penstock.core.pages import PageStore, clip_page
 from penstock.core.rows import TIME, RowType
 from penstock.core.time import as_times
 from penstock.core.within import Band, Tumbling, band, tumbling, windows
@@ -24,6 +28,7 @@ from penstock.operators.window_join import AhEwj, Deferring, Ewj, How, MethodNam
 from penstock.operators.window_join.config import default_time
 from penstock.storage.compaction import compact
 from penstock.storage.memory import MemoryPages
+from penstock.storage.versioned import state_from_json, state_to_json
 from tests.oracle import window_join as oracle
 
 COLUMNS = pa.schema({"k": pa.int64(), "t": pa.int64(), "id": pa.int64()})
@@ -50,9 +55,10 @@ class Advance:
 
 @dataclass(frozen=True)
 class EpochEnd:
-    """State is saved, compacted, and taken up again on `shards` shards."""
+    """State is saved, compacted, and taken up again on `shards` shards, by another `method` if one is given."""
 
     shards: int
+    method: MethodName | Deferring | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +132,13 @@ def batch(rows: Sequence[dict[str, Any]], types: RowType = ROWS) -> pa.RecordBat
     return types.enter(whole.append_column(TIME, as_times(whole.column(types.time))), hash_keys(keys))
 
 
+@functools.cache
+def keys_of(partition: int, partitions: int) -> list[int]:
+    """Keys that a hash-partitioned method puts into this partition."""
+    keys = np.arange(100)
+    return keys[hash_keys([pa.array(keys)]) % np.uint64(partitions) == partition].tolist()
+
+
 class EpochPages(MemoryPages):
     """Pages as a host keeps them: what an earlier epoch wrote, and several shards may share, outlives a drop."""
 
@@ -152,16 +165,17 @@ class Run:
     memory: int = 1 << 20
     types: tuple[RowType, RowType] = (ROWS, ROWS)
     out: list[pa.RecordBatch] = field(default_factory=list)
+    store: PageStore = field(default_factory=EpochPages)
+    meter: Meter | None = None
 
     def __post_init__(self) -> None:
         self.budgets: list[Budget] = []
-        self.store = EpochPages()
         self.bounds = [-(2**63), -(2**63)]
         self.logics: list[Logic] = [self._logic(State()) for _ in range(self.shards)]
 
     def _logic(self, state: State) -> Logic:
         self.budgets.append(Budget(self.memory))
-        return self.config.logic(self.types, self.store, self.budgets[-1], state)
+        return self.config.logic(self.types, self.store, self.budgets[-1], state, self.meter)
 
     @property
     def budget(self) -> Budget:
@@ -192,22 +206,33 @@ class Run:
             for logic in self.logics:
                 self.take(logic.idle(event))
         else:
+            if event.method is not None:
+                self.config = replace(self.config, method=event.method)
             self.restart(event.shards)
 
     def restart(self, shards: int) -> None:
         """Save, compact, seal the epoch, and go on with another number of shards."""
-        pages = [
-            page for logic in self.logics for page in compact(logic.state().pages, self.store, Budget(self.memory))
-        ]
+        states = [self._saved(logic) for logic in self.logics]
         assert self.budget.held == 0, "state() leaves memory charged"
         self.store.seal()
+        if shards != self.shards:
+            states = [self._clipped(states, number, shards) for number in range(shards)]
         self.shards = shards
-        self.logics = []
-        for number in range(shards):
-            clipped = [clip_page(self.store, page, *hash_range(number, shards)) for page in pages]
-            self.logics.append(self._logic(State(tuple(page for page in clipped if page is not None))))
+        self.logics = [self._logic(state) for state in states]
+        for logic in self.logics:
             for port in (LEFT, RIGHT):
-                self.take(self.logics[-1].advance(port, self.bounds[port]))
+                self.take(logic.advance(port, self.bounds[port]))
+
+    def _saved(self, logic: Logic) -> State:
+        """What a ledger keeps of a shard."""
+        state = logic.state()
+        compacted = State(compact(state.pages, self.store, Budget(self.memory)), state.meta)
+        return state_from_json(json.loads(json.dumps(state_to_json(compacted))))
+
+    def _clipped(self, states: Sequence[State], number: int, shards: int) -> State:
+        """One shard's part of all states."""
+        pages = [clip_page(self.store, page, *hash_range(number, shards)) for state in states for page in state.pages]
+        return State(tuple(page for page in pages if page is not None))
 
     def end(self) -> None:
         """End both streams."""
@@ -333,12 +358,15 @@ def rpwjs(draw: st.DrawFn) -> Rpwj:
     )
 
 
+only_oa = st.just("oa")
+
+
 @st.composite
 def cases(
     draw: st.DrawFn,
     hows: Sequence[How] = HOWS,
     within: st.SearchStrategy = withins,
-    methods: st.SearchStrategy = st.just("oa"),
+    methods: st.SearchStrategy = only_oa,
 ) -> Case:
     """Disorder, duplicates, null keys, ties, hot keys, empty ports, random pages, epochs, shards and memory.
 
@@ -373,6 +401,91 @@ def cases(
         shards=draw(st.integers(1, 3)),
         method=method,
     )
+
+
+DRAWN: dict[str, Callable[[np.random.Generator], Deferring]] = {
+    "ewj": lambda rng: Ewj(
+        **_tight(rng),
+        **_segments(rng),
+        probe=float(rng.choice([0.1, 0.5, 0.95])),
+        gain=int(rng.integers(4)),
+    ),
+    "ah_ewj": lambda rng: AhEwj(
+        **_tight(rng),
+        **_segments(rng),
+        partitions=int(rng.integers(1, 9)),
+        least=float(rng.choice([0.1, 0.3, 0.5])),
+        probe=float(rng.choice([0.3, 0.9])),
+        flush=int(rng.integers(1, 25)),
+        train=int(rng.integers(1, 4)),
+    ),
+    "rpwj": lambda rng: Rpwj(
+        **_tight(rng),
+        partitions=int(rng.integers(1, 9)),
+        flush=float(rng.choice([0.1, 0.4, 1.0])),
+        slide=int(rng.integers(1, 20)),
+        high_mark=int(rng.integers(1, 4)),
+    ),
+}
+"""Parameters of each method for seeded traces."""
+
+
+def _tight(rng: np.random.Generator) -> dict[str, int]:
+    """Memory of 8 to 80 rows in pages of 1 to 8: a fraction of the window."""
+    return {
+        "memory": int(rng.integers(8, 80)),
+        "page": int(rng.integers(1, 9)),
+        "row": 1,
+        "chunk": int(rng.integers(1, 25)),
+    }
+
+
+def _segments(rng: np.random.Generator) -> dict[str, Any]:
+    frequent, invalidation = (float(part) for part in rng.choice([0.0, 0.15, 0.3], 2))
+    return {
+        "recent": 1 - frequent - invalidation,
+        "frequent": frequent,
+        "invalidation": invalidation,
+        "refresh": int(rng.integers(1, 4)),
+    }
+
+
+def trace(seed: int, method: str) -> Case:
+    """A seeded random stream for one of the methods that put joins off, with parameters drawn for it.
+
+    Rates change from phase to phase, and are nothing in some; ports run ahead of each other, rows are in disorder, ties
+    are common, keys are hot or not; bounds, quiet times, epochs with other numbers of shards come in between.
+    """
+    rng = np.random.default_rng(seed)
+    disorder, keys = int(rng.choice([0, 3, 10])), int(rng.choice([2, 15, 150]))
+    clock, ids = [0, 0], itertools.count()
+    events: list[Event] = []
+    for _phase in range(int(rng.integers(3, 9))):
+        rates = rng.choice([0.0, 0.3, 1.0, 4.0], 2)
+        for _turn in range(int(rng.integers(2, 7))):
+            port, step = int(rng.integers(2)), int(rng.integers(1, 10))
+            clock[port] += step
+            times = clock[port] - rng.integers(0, step + disorder, rng.poisson(rates[port] * step))
+            events.append(Arrive(port, [{"k": _key(rng, keys), "t": int(t), "id": next(ids)} for t in times]))
+            what = rng.random()
+            if what < 0.6:
+                events.append(Advance(port, clock[port] - disorder + 1))
+            elif what < 0.75:
+                events.append(Idle(bool(rng.integers(2))))
+            elif what < 0.85:
+                events.append(EpochEnd(int(rng.integers(1, 4))))
+    return Case(
+        within=windows(int(rng.integers(1, 60)), int(rng.integers(1, 60))),
+        how=HOWS[rng.integers(6)] if rng.random() < 0.6 else "inner",
+        events=events,
+        memory=int(rng.choice([20_000, 1 << 20])),
+        shards=int(rng.integers(1, 3)),
+        method=DRAWN[method](rng),
+    )
+
+
+def _key(rng: np.random.Generator, keys: int) -> int | None:
+    return int(rng.integers(keys)) if rng.random() < 0.98 else None
 
 
 def examples(share: float) -> settings:

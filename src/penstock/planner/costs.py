@@ -17,7 +17,7 @@ from penstock.operators.window_join.methods import AhEwj, Deferring, Ewj, Rpwj
 from penstock.planner.load import Load, Pair
 from penstock.planner.machine import SERVER, Disk, Machine
 
-WINDOWS_SHARE = 0.3
+WINDOWS_SHARE = 0.25
 """The part of a task's budget that the windows of a method that puts joins off take, if it is not told."""
 
 LARGEST_PAGE = 4_000_000

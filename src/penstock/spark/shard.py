@@ -37,7 +37,7 @@ _PIECE = 4
 """Arrivals are gathered up to this part of the share before they are processed: sorting and matching take the rest."""
 
 
-_QUEUE = 6
+_QUEUE = 8
 """The part of the share that each port's queue takes, for a method whose arrivals are spooled."""
 
 _AT_ONCE = 1 << 16

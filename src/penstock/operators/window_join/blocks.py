@@ -78,20 +78,32 @@ class Slab:
         """Bytes in memory."""
         return int(self.batch.nbytes) + _ROW * self.rows
 
+    def order(self) -> Indices:
+        """Where the rows are, as pages sort them."""
+        return page_order(hashes_of(self.batch), times_of(self.batch))
+
+    def sorted(self) -> Slab:
+        """The same rows as pages sort them."""
+        return self.take(self.order())
+
     def take(self, which: Indices) -> Slab:
         """Some of the rows, in the order given."""
         met = None if self.met is None else self.met[which]
         return Slab(self.batch.take(pa.array(which)), self.numbers[which], self.births[which], met)
 
 
-def merged(slabs: Sequence[Slab]) -> Slab:
-    """The rows of several slabs as one."""
+def joined(slabs: Sequence[Slab]) -> Slab:
+    """The rows of several slabs as one, one after the other."""
     if len(slabs) == 1:
         return slabs[0]
-    batch = pa.concat_batches([slab.batch for slab in slabs])
     met = None if slabs[0].met is None else np.concatenate([slab.met for slab in slabs])
     numbers, births = np.concatenate([s.numbers for s in slabs]), np.concatenate([s.births for s in slabs])
-    return Slab(batch, numbers, births, met).take(page_order(hashes_of(batch), times_of(batch)))
+    return Slab(pa.concat_batches([slab.batch for slab in slabs]), numbers, births, met)
+
+
+def merged(slabs: Sequence[Slab]) -> Slab:
+    """The rows of several sorted slabs as one, sorted."""
+    return slabs[0] if len(slabs) == 1 else joined(slabs).sorted()
 
 
 class Window:
@@ -191,6 +203,26 @@ class Window:
         self.resident_rows[block.partition] += block.rows
         self._stays.setdefault(block.number, []).append((tick, FOREVER))
         self.add(slab.take(np.flatnonzero(slab.numbers == block.number)))
+
+    def unite(self, blocks: Sequence[Block]) -> Block:
+        """Blocks of one partition and floor, in memory since their birth, as one; settled births are forgotten."""
+        first, numbers = blocks[0], [block.number for block in blocks]
+        self.unwrite(first)
+        for slab in self.slabs:
+            ours = np.flatnonzero(np.isin(slab.numbers, numbers))
+            slab.births[ours] *= slab.births[ours] > self.settled[slab.numbers[ours]]
+            slab.numbers[ours] = first.number
+        self.newest[first.number] = (self.newest[numbers] * (self.newest[numbers] > self.settled[numbers])).max()
+        self.settled[first.number] = 0
+        self.first[first.number], self.last[first.number] = self.first[numbers].min(), self.last[numbers].max()
+        self.productivity[first.number] = self.productivity[numbers].sum()
+        for block in blocks[1:]:
+            first.rows, first.size = first.rows + block.rows, first.size + block.size
+            self.unwrite(block)
+            self.resident[block.number] = self.alive[block.number] = False
+            self.newest[block.number] = 0
+            del self.blocks[block.number]
+        return first
 
     def everyone_met(self, block: Block) -> None:
         """All that were born so far have met this block, which stays in memory from now on."""
@@ -297,7 +329,7 @@ class Window:
         batch = read_page(self._store, page)
         births = np.full(page.rows, self.newest[block.number], np.int64)
         if block.births is not None:
-            births = self._store.get(block.births).column(0).to_numpy()[page.begin : page.end]
+            births = self._store.get(block.births).column(0).to_numpy()[page.begin : page.end].copy()
         return Slab(batch, np.full(page.rows, block.number, np.int64), births, self._read_marks(page))
 
     def _read_marks(self, page: Page) -> Mask | None:
@@ -356,7 +388,7 @@ class Window:
 
     def keep_waiting(self, slab: Slab) -> Page:
         """Rows that have met nobody yet, as a page that says so."""
-        slab = slab.take(page_order(hashes_of(slab.batch), times_of(slab.batch)))
+        slab = slab.sorted()
         block = Block(-1, 0, page=write_page(self._store, self.port, slab.batch))
         self._put_marks(block, slab.met)
         if block.page is None:

@@ -27,13 +27,12 @@ from penstock.core.progress import Bounds
 from penstock.core.rows import Indices, RowType, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.core.within import LEFT, RIGHT, horizon
-from penstock.kernels.sort import page_order
-from penstock.operators.window_join.blocks import Block, Slab, Window, merged, owed
+from penstock.operators.window_join.blocks import Block, Slab, Window, joined, owed
 from penstock.operators.window_join.config import WindowJoin
 from penstock.operators.window_join.methods import Deferring
 from penstock.operators.window_join.pairing import Admit, Mask, Pairing, dying
 
-_WINDOWS = 0.3
+_WINDOWS = 0.25
 """The part of a task's budget that blocks in memory take; arrivals, output and what is read from disk take the rest."""
 
 _LARGEST_PAGE = 4_000_000
@@ -237,7 +236,7 @@ class DeferringJoin(abc.ABC):
     def _bear_into(self, port: int, arrivals: Slab, into: dict[int, Block]) -> Iterator[Out]:
         yield from self._make_room(port, self.windows[port].size(arrivals.batch))
         self._tick += 1
-        arrivals = arrivals.take(page_order(hashes_of(arrivals.batch), times_of(arrivals.batch)))
+        arrivals = arrivals.sorted()
         other = self.windows[1 - port]
         partitions = self._partitions(arrivals.batch)
         counts = np.bincount(partitions, minlength=self.partitions)
@@ -287,12 +286,13 @@ class DeferringJoin(abc.ABC):
             sizes[partition] += block.size
         full = np.flatnonzero(sizes >= self.page)
         if full.size:
-            slab = merged(self._taken_waiting(port))
+            (slab,) = self._taken_waiting(port)
             born = np.isin(self._partitions(slab.batch), full)
-            if not born.all():
-                self._wait(port, slab.take(np.flatnonzero(~born)))
-            with self._budget.hold(slab.nbytes, "rows that waited"):
-                yield from self._bear(port, slab.take(np.flatnonzero(born)))
+            with self._budget.hold(2 * slab.nbytes, "rows that waited"):
+                if not born.all():
+                    self._wait(port, slab.take(np.flatnonzero(~born)))
+                    slab = slab.take(np.flatnonzero(born))
+                yield from self._bear(port, slab)
 
     def _wait(self, port: int, slab: Slab) -> None:
         self._budget.charge(slab.nbytes, "rows waiting for a full block")
@@ -305,15 +305,17 @@ class DeferringJoin(abc.ABC):
         slabs = self._waiting[port]
         if not slabs:
             return []
-        self._budget.release(sum(slab.nbytes for slab in slabs))
-        taken = [merged(slabs)]
+        size = sum(slab.nbytes for slab in slabs)
+        with self._budget.hold(size, "rows that waited"):
+            taken = [joined(slabs)]
+        self._budget.release(size)
         slabs.clear()
         self._waiting_sizes[port] = 0
         return taken
 
     def _bear_waiting(self, port: int) -> Iterator[Out]:
         for slab in self._taken_waiting(port):
-            with self._budget.hold(slab.nbytes, "rows that waited"):
+            with self._budget.hold(2 * slab.nbytes, "rows that waited"):
                 yield from self._bear(port, slab)
 
     def _save_waiting(self, port: int) -> list[Page]:
@@ -338,7 +340,7 @@ class DeferringJoin(abc.ABC):
             for blocks in self._chunks(unmet):
                 with self._read(other, blocks) as theirs:
                     self._count_comparisons(counts, _rows_by_partition(blocks, self.partitions))
-                    yield from self._pay(me, [mine], other, theirs)
+                    yield from self._pay(me, mine, other, theirs)
                     self._probed(1 - port, blocks)
         me.settle(fresh, self._tick)
         other.forget_stays(self._tick)
@@ -445,8 +447,7 @@ class DeferringJoin(abc.ABC):
         window, other, edge = self.windows[port], self.windows[1 - port], self._dead[port]
         waiting = self._waiting[1 - port]
         if waiting:
-            whole = merged(waiting)
-            waiting[:] = [whole.take(page_order(hashes_of(whole.batch), times_of(whole.batch)))]
+            waiting[:] = [joined(waiting).sorted()]
             for slab in window.slabs:
                 yield from self._meet_waiting(window, slab, window.resident)
         fresh = bool(other.fresh())
@@ -542,30 +543,35 @@ class DeferringJoin(abc.ABC):
 
 
 class _Fresh:
-    """A copy of a window's fresh rows in one slab, charged while it is in use; whom they met is written back."""
+    """A window's fresh rows: copied into one slab if there is room for it, so that they are looked up once and not by
+    slab; whom they met is written back. Else the slabs they are in.
+    """
 
     def __init__(self, window: Window, budget: Budget) -> None:
-        self._parts = window.fresh_rows()
+        self._window = window
         self._budget = budget
+        self._parts = window.fresh_rows()
+        self._size = 0
 
-    def __enter__(self) -> Slab:
-        parts = [slab.take(which) for slab, which in self._parts]
-        self._size = 2 * sum(part.nbytes for part in parts)
-        self._budget.charge(self._size, "fresh rows")
-        batch = pa.concat_batches([part.batch for part in parts])
-        self._order = page_order(hashes_of(batch), times_of(batch))
-        met = None if parts[0].met is None else np.concatenate([part.met for part in parts])
-        numbers, births = np.concatenate([p.numbers for p in parts]), np.concatenate([p.births for p in parts])
-        self._slab = Slab(batch, numbers, births, met).take(self._order)
-        return self._slab
+    def __enter__(self) -> Sequence[Slab]:
+        size = sum(slab.nbytes * which.size // slab.rows for slab, which in self._parts)
+        if 4 * size > self._budget.room:
+            return self._window.slabs
+        self._size = size
+        self._budget.charge(size, "fresh rows")
+        with self._budget.hold(2 * size, "gathering fresh rows"):
+            whole = joined([slab.take(which) for slab, which in self._parts])
+            self._order = whole.order()
+            self._slab = whole.take(self._order)
+        return [self._slab]
 
     def __exit__(self, *_: object) -> None:
-        if self._slab.met is not None:
+        self._budget.release(self._size)
+        if self._size and self._slab.met is not None:
             met = np.empty_like(self._slab.met)
             met[self._order] = self._slab.met
             for slab, which in self._parts:
                 slab.met[which], met = met[: which.size], met[which.size :]  # type: ignore[index]
-        self._budget.release(self._size)
 
 
 class _Held:

@@ -19,7 +19,7 @@ MethodName = Literal["auto", "oa", "ewj", "ah_ewj", "rpwj"]
 class Segments:
     """How much memory the windows of both streams may take, and the pages it is spent in.
 
-    `memory` is for both streams together (three tenths of the task's budget), `page` the size of a page (a 16th of the
+    `memory` is for both streams together (a quarter of the task's budget), `page` the size of a page (a 16th of the
     memory, less if there are many partitions, at most 4 MB), `row` what a row counts (what it takes in Arrow), `chunk`
     a basic window, the pages that lie together on disk (16 pages).
     """

@@ -135,14 +135,17 @@ class RPWJoin(DeferringJoin):
             return 0
         for block in blocks:
             self._close(port, block)
-            window.dump(block, self._segment(port, block))
-            window.evict(block, self._tick + 1)
-        self.flushed[port][partition] += blocks
+        size = sum(block.size for block in blocks)
+        for floor in {int(window.floor[block.number]) for block in blocks}:
+            run = window.unite([block for block in blocks if window.floor[block.number] == floor])
+            window.dump(run, self._segment(port, run))
+            window.evict(run, self._tick + 1)
+            self.flushed[port][partition].append(run)
         self.held[port][partition] = []
         self.runs[port, partition] += 1
         self.expected_dd[partition] += self.expected_md[port, partition]
         self.expected_md[port, partition] = 0
-        return sum(block.size for block in blocks)
+        return size
 
     def _segment(self, port: int, block: Block) -> str:
         return f"stream-{port}-{block.partition}"
