@@ -146,9 +146,7 @@ def uniform(until: int, window: int, batch: int) -> tuple[Run, SimulatedDisk, di
     return join, disk, seconds
 
 
-@pytest.mark.parametrize(
-    "batch", [8, pytest.param(5, marks=pytest.mark.xfail(strict=True, reason="births go to disk beside each block"))]
-)
+@pytest.mark.parametrize("batch", [8, 5])
 def test_a_mature_dump_is_one_sequential_write(batch):
     """000-14: one seek per basic window, in runs of as many blocks as were fresh; however rows arrive."""
     join, disk, _ = uniform(until=2000, window=1200, batch=batch)

@@ -30,7 +30,6 @@ from tests.streams import (
 )
 
 ANY = st.one_of(st.just("oa"), ewjs(), ah_ewjs(), rpwjs())
-UNSOUND = "OA-Join lets rows that waited meet rows below their page's floor, which they met on their way out"
 
 
 def check(case: Case) -> None:
@@ -85,7 +84,6 @@ def test_blocks_of_other_partitions_are_joined_once():
     check(Case(windows(9, 9), "inner", [right(t=6, k=1), left(t=4, k=1), EpochEnd(1, other)], method=small))
 
 
-@pytest.mark.xfail(strict=True, reason=UNSOUND)
 def test_rows_that_waited_do_not_meet_again_what_they_met_on_its_way_out():
     """The right row at 1 leaves and meets the left row, which waits; the one at 10, of the same page, stays."""
     method = AhEwj(memory=20, page=2, row=1, partitions=1)

@@ -305,8 +305,13 @@ class Window:
             block.page = write_page(self._store, self.port, slab.batch, segment=segment)
             self.disk[block.number] = block
             self._put_marks(block, slab.met)
-            if (slab.births > self.settled[block.number]).any() and slab.births.min() < slab.births.max():
-                block.births = self._store.put(pa.record_batch({"born": slab.births}))
+
+    def save_births(self, block: Block) -> None:
+        """Remember, beside a block's page, when its rows were born, if some are fresh and not all of one age."""
+        if block.births is None and self.is_fresh(block):
+            births = self.extract(block).births
+            if births.min() < births.max():
+                block.births = self._store.put(pa.record_batch({"born": births}))
 
     def unwrite(self, block: Block) -> None:
         """A block in memory takes more rows: what was written of it is not all of it any more."""

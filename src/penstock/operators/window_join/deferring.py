@@ -131,6 +131,7 @@ class DeferringJoin(abc.ABC):
                 if window.resident[block.number]:
                     window.dump(block, self._segment(port, block))
                     window.save_marks(block)
+                    window.save_births(block)
             oldest = self._oldest_birth(1 - port)
             order = {number: place for place, number in enumerate(window.disk)}
             blocks = sorted(window, key=lambda b: order[b.number])

@@ -24,7 +24,7 @@ from penstock.core.within import LEFT, RIGHT, horizon
 from penstock.kernels.sort import page_order
 from penstock.operators.window_join.config import LEFT_ONLY, WindowJoin
 from penstock.operators.window_join.handover import Handover
-from penstock.operators.window_join.pairing import Mask, Pairing, dying
+from penstock.operators.window_join.pairing import Admit, Mask, Pairing, dying
 
 _MATCHING = 112
 """Bytes that sorting and matching one arrival takes besides its own: order, reach, ranges and their scratch."""
@@ -135,13 +135,14 @@ class OAJoin:
         """Meet one page: pairs come out, rows that must not come out alone are marked."""
         held = read_page(self._store, page)
         mine = matched if self._keeps[port] else None
+        admit = _not_below(page.floor, held) if page.floor > page.min_time else None
         if not self._keeps[1 - port]:
-            yield from self._pairing.meet(port, arrivals, mine, held, None)
+            yield from self._pairing.meet(port, arrivals, mine, held, None, admit)
             return
         with self._budget.hold(2 * page.end, "the marks of a page"):
             marks = self._marks(page)
             before = np.count_nonzero(marks)
-            yield from self._pairing.meet(port, arrivals, mine, held, marks[page.begin :])
+            yield from self._pairing.meet(port, arrivals, mine, held, marks[page.begin :], admit)
             if np.count_nonzero(marks) > before:
                 self._pages[1 - port][place] = self._mark(page, marks)
 
@@ -184,7 +185,7 @@ class OAJoin:
         """Which rows of the stored batch have met a partner."""
         if page.marks is None:
             return np.zeros(page.end, np.bool_)
-        return self._store.get(page.marks).column(0).to_numpy(zero_copy_only=False)[: page.end].copy()  # type: ignore[no-any-return]
+        return self._store.get(page.marks).column(0).to_numpy(zero_copy_only=False)[: page.end].copy()
 
     def _mark(self, page: Page, marks: Mask) -> Page:
         if page.marks is not None:
@@ -196,6 +197,12 @@ class OAJoin:
         self._store.drop(page.name)
         if page.marks is not None:
             self._store.drop(page.marks)
+
+
+def _not_below(floor: Time, held: pa.RecordBatch) -> Admit:
+    """Only pairs with rows that have not left: what another method let wait met the others on their way out."""
+    times = times_of(held)
+    return lambda _, j: times[j] >= floor
 
 
 def _between(hashes: Hashes, first: int, last: int) -> slice:

@@ -139,6 +139,7 @@ class RPWJoin(DeferringJoin):
         for floor in {int(window.floor[block.number]) for block in blocks}:
             run = window.unite([block for block in blocks if window.floor[block.number] == floor])
             window.dump(run, self._segment(port, run))
+            window.save_births(run)
             window.evict(run, self._tick + 1)
             self.flushed[port][partition].append(run)
         self.held[port][partition] = []
