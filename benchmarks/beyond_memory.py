@@ -29,9 +29,10 @@ from statistics import median
 
 import numpy as np
 import pyarrow as pa
-import window_join as base
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+
+import window_join as base
 
 ROWS_PER_BATCH = 200_000
 FILLING = 7

@@ -1,9 +1,10 @@
-"""The command line without Spark: what the doctor finds, which benchmarks there are, what vacuum frees and refuses."""
+"""The command line without Spark: what the doctor finds, which benchmarks there are, the lab, what vacuum frees."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -306,6 +307,84 @@ class TestDemo:
         with pytest.raises(SystemExit) as left:
             cli.main(["demo", "--seconds", seconds])
         assert left.value.code == 2
+
+
+class TestLab:
+    @pytest.fixture
+    def tiny(self, monkeypatch):
+        """An experiment of two minutes, which comes out, and one that does not."""
+        from penstock.lab import catalog, shapes
+        from penstock.lab.chapter3 import EWJ
+        from penstock.lab.experiments import Check, Experiment, Series
+        from penstock.lab.measures import CPU
+        from penstock.lab.sweeps import rates
+
+        setup = replace(EWJ, window=20, workload=replace(EWJ.workload, span=120, warm_up=20))
+
+        def record(number: str, test: object) -> Experiment:
+            checks = (Check("work", "More rows, more work.", test),)
+            return Experiment(number, "Work", (Series("EWJ", setup),), rates(100, 200), (CPU,), checks, scale=1 / 20)
+
+        records = (record("9.1", shapes.rises("EWJ", CPU)), record("9.2", shapes.falls("EWJ", CPU)))
+        monkeypatch.setattr(catalog, "EXPERIMENTS", {each.id: each for each in records})
+        monkeypatch.setattr("penstock.lab.report.EXPERIMENTS", catalog.EXPERIMENTS)
+
+    def test_all_figures_are_listed(self, capsys):
+        assert cli.main(["lab", "list"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == 24
+        assert lines[0] == "3.4   EWJ: buffered tuples over time, rates that it keeps up with"
+
+    def test_a_figure_that_comes_out(self, tiny, tmp_path, capsys):
+        assert cli.main(["lab", "run", "fig-9.1", "--out", str(tmp_path)]) == 0
+        said = capsys.readouterr()
+        assert said.out.startswith(
+            "Fig 9.1  Work: reproduced (scale 1/20, 1 seed)\n  yes More rows, more work.  at 100: "
+        )
+        assert said.out.endswith(f"1 of 1 reproduced; results are in {tmp_path}\n")
+        assert said.err.splitlines()[-1] == "[2/2] ewj at 200/s, b = 0.6, seed 0"
+        assert {path.name for path in (tmp_path / "9.1").iterdir()} == {"results.csv", "plot.png", "verdict.json"}
+
+    def test_one_that_does_not_is_said_to_and_the_exit_code_tells(self, tiny, tmp_path, capsys):
+        assert cli.main(["lab", "run", "all", "9", "--scale", "1/40", "--seeds", "2", "--out", str(tmp_path)]) == 1
+        said = capsys.readouterr().out
+        assert "Fig 9.2  Work: not reproduced (scale 1/40, 2 seeds)\n  NO  More rows, more work." in said
+        assert said.endswith(f"1 of 2 reproduced; results are in {tmp_path}\n")
+
+    def test_a_page_of_what_was_run(self, tiny, tmp_path, capsys):
+        assert cli.main(["lab", "run", "9.2", "--scale", "1/40", "--out", str(tmp_path)]) == 1
+        capsys.readouterr()
+        assert cli.main(["lab", "report", "--out", str(tmp_path)]) == 0
+        assert capsys.readouterr().out == f"{tmp_path / 'report.html'}\n"
+        assert "not reproduced" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+    def test_nothing_to_report(self, tmp_path, capsys):
+        assert cli.main(["lab", "report", "--out", str(tmp_path)]) == 2
+        assert capsys.readouterr().err.startswith(f"penstock: There are no results in {tmp_path}. Run some first: ")
+
+    def test_an_unknown_figure_is_an_error_that_suggests_one(self, tmp_path, capsys):
+        assert cli.main(["lab", "run", "5.81", "--out", str(tmp_path / "none")]) == 2
+        assert capsys.readouterr().err == (
+            "penstock: There is no experiment '5.81'. Did you mean 5.8? A chapter such as 3, or all, will do as well.\n"
+        )
+        assert not (tmp_path / "none").exists()
+
+    @pytest.mark.parametrize("scale", ["0", "2", "-1", "1/0.1", "nan"])
+    def test_a_scale_that_is_no_part(self, scale, tmp_path, capsys):
+        assert cli.main(["lab", "run", "3.4", f"--scale={scale}", "--out", str(tmp_path)]) == 2
+        assert "is no part of the thesis' size" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("scale", ["little", "1/0", "1/x", ""])
+    def test_a_scale_that_is_no_number(self, scale, tmp_path, capsys):
+        with pytest.raises(SystemExit) as left:
+            cli.main(["lab", "run", "3.4", f"--scale={scale}", "--out", str(tmp_path)])
+        assert left.value.code == 2
+        assert "neither a number nor a fraction such as 1/20" in capsys.readouterr().err
+
+    def test_without_matplotlib_it_says_what_to_install(self, tiny, monkeypatch, tmp_path, capsys):
+        monkeypatch.setitem(sys.modules, "matplotlib", None)
+        assert cli.main(["lab", "run", "9.1", "--out", str(tmp_path)]) == 2
+        assert capsys.readouterr().err == "penstock: The lab draws with matplotlib: pip install 'penstock[lab]'.\n"
 
 
 def test_the_version_is_the_package_version(capsys):

@@ -1,4 +1,4 @@
-"""The command line: ``penstock demo | doctor | bench | vacuum``. What a command needs is loaded when it is called."""
+"""The command line: ``penstock demo | doctor | bench | lab | vacuum``. What one needs is loaded when it is called."""
 
 from __future__ import annotations
 
@@ -64,6 +64,17 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("name", nargs="?", metavar="NAME", help="which one; left out, their names are listed")
     bench.add_argument("--quick", action="store_true", help="fewer rows, fewer rounds")
 
+    lab = commands.add_parser("lab", help="repeat the experiments of the works penstock is built on, simulated")
+    actions = lab.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions.add_parser("list", help="which experiments there are")
+    run = actions.add_parser("run", help="run some: numbers, picture and verdict of each go to a folder")
+    run.add_argument("ids", nargs="+", metavar="ID", help="a figure such as 3.4, a chapter such as 3, or all")
+    run.add_argument("--scale", type=_part, metavar="F", help="the part of the original size, as 0.05 or 1/20")
+    run.add_argument("--seeds", type=int, metavar="N", help="how many pairs of traces to take the mean over")
+    report = actions.add_parser("report", help="put all results into one page")
+    for action in (run, report):
+        action.add_argument("--out", type=Path, default=Path("lab"), metavar="DIR", help="the results folder (./lab)")
+
     vacuum = commands.add_parser("vacuum", help="delete what a checkpoint no longer needs")
     vacuum.add_argument("checkpoint", metavar="CHECKPOINT", help="its folder; no flow may be running on it")
     return parser
@@ -74,6 +85,14 @@ def _seconds(text: str) -> float:
     if not 1 <= seconds <= 3600:
         raise argparse.ArgumentTypeError(f"{text} is not from 1 to 3600")
     return seconds
+
+
+def _part(text: str) -> float:
+    above, _, below = text.partition("/")
+    try:
+        return float(above) / float(below or 1)
+    except (ValueError, ZeroDivisionError):
+        raise argparse.ArgumentTypeError(f"{text} is neither a number nor a fraction such as 1/20") from None
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -295,6 +314,41 @@ def _load(path: Path) -> Any:
     return module
 
 
+def _lab(options: argparse.Namespace) -> int:
+    return {"list": _lab_list, "run": _lab_run, "report": _lab_report}[options.action](options)
+
+
+def _lab_list(options: argparse.Namespace) -> int:
+    from penstock.lab.catalog import EXPERIMENTS
+
+    for experiment in EXPERIMENTS.values():
+        print(f"{experiment.id:6}{experiment.title}")
+    return 0
+
+
+def _lab_run(options: argparse.Namespace) -> int:
+    from penstock.lab.catalog import find
+    from penstock.lab.progress import watching
+    from penstock.lab.run import Lab
+
+    experiments = list({found.id: found for name in options.ids for found in find(name)}.values())
+    lab = Lab(options.out, options.scale, options.seeds)
+    reproduced = []
+    with watching(lab.missing(experiments)) as watcher:
+        for verdict in lab.run(experiments, watcher):
+            print(verdict, flush=True)
+            reproduced.append(verdict.reproduced)
+    print(f"{sum(reproduced)} of {len(reproduced)} reproduced; results are in {options.out}")
+    return 0 if all(reproduced) else 1
+
+
+def _lab_report(options: argparse.Namespace) -> int:
+    from penstock.lab.report import report
+
+    print(report(options.out))
+    return 0
+
+
 def _vacuum(options: argparse.Namespace) -> int:
     from penstock.core.budget import show_bytes
     from penstock.storage.versioned import Checkpoint
@@ -323,7 +377,7 @@ def _is_checkpoint(uri: str) -> bool:
     return bool(info.type == fs.FileType.File)
 
 
-_COMMANDS = {"demo": _demo, "doctor": _doctor, "bench": _bench, "vacuum": _vacuum}
+_COMMANDS = {"demo": _demo, "doctor": _doctor, "bench": _bench, "lab": _lab, "vacuum": _vacuum}
 
 
 if __name__ == "__main__":

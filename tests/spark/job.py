@@ -1,6 +1,8 @@
 """A flow as a program of its own, for tests that kill it: a left join of two folders, into Parquet, to its end.
 
-    python -m tests.spark.job FOLDER [--master URL] [--shards N]
+    python -m tests.spark.job FOLDER [--master URL] [--shards N] [--method NAME]
+
+Methods that put joins off run with so little memory that most of the window is on disk.
 
 Prints ``ready`` when epochs begin, ``epoch n`` after each, and ``done`` at the end.
 """
@@ -18,11 +20,19 @@ os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executa
 from pyspark.sql import SparkSession
 
 import penstock as pk
+from penstock.operators.window_join import AhEwj, Ewj, Rpwj
 from tests.spark.conftest import Feed
 from tests.streams import COLUMNS
 
+METHODS = {
+    "oa": "oa",
+    "ewj": Ewj(memory=60, page=8, row=1, chunk=16, refresh=2, gain=2),
+    "ah_ewj": AhEwj(memory=60, page=4, row=1, chunk=16, partitions=3, refresh=2),
+    "rpwj": Rpwj(memory=60, page=4, row=1, partitions=3),
+}
 
-def main(folder: Path, master: str, shards: int | None) -> None:
+
+def main(folder: Path, master: str, shards: int | None, method: str) -> None:
     builder = SparkSession.builder.master(master).appName("penstock-job").config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.log.level", "OFF")
     builder = builder.config("spark.executor.memory", "512m").config("spark.executor.cores", "1")
@@ -32,7 +42,7 @@ def main(folder: Path, master: str, shards: int | None) -> None:
         flow.source(Feed(folder / name, COLUMNS).stream(spark), time="t", progress=pk.bounded_delay(20), name=name)
         for name in ("left", "right")
     )
-    joined = left.join(right, on="k", within=pk.band(30, 30), how="left")
+    joined = left.join(right, on="k", within=pk.band(30, 30), how="left", method=METHODS[method])
     joined.to_parquet(str(folder / "out"))
     log = logging.getLogger("penstock")
     log.setLevel("INFO")
@@ -53,5 +63,6 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path)
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--shards", type=int)
+    parser.add_argument("--method", choices=METHODS, default="oa")
     arguments = parser.parse_args()
-    main(arguments.folder, arguments.master, arguments.shards)
+    main(arguments.folder, arguments.master, arguments.shards, arguments.method)

@@ -1,4 +1,7 @@
-"""The driver is killed at random moments, again and again: what comes out is exactly the join."""
+"""The driver is killed at random moments, again and again: what comes out is exactly the join, by any method.
+
+Each restart goes on by another method than the one before: state is carried over what a kill leaves, too.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from tests.spark.killing import Job, Streams, results
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 KILLS = 20
+METHODS = ("oa", "ewj", "ah_ewj", "rpwj", "ewj", "oa", "rpwj", "ah_ewj")
 
 
 def test_twenty_kills_of_the_driver_change_nothing(tmp_path):
@@ -19,14 +23,14 @@ def test_twenty_kills_of_the_driver_change_nothing(tmp_path):
     moments = random.Random(11)
     for kill in range(KILLS):
         streams.grow(max(0, 20 - streams.waiting))
-        job = Job(tmp_path, "--shards", str(1 + kill % 3))
+        job = Job(tmp_path, "--shards", str(1 + kill % 3), "--method", METHODS[kill % len(METHODS)])
         assert job.wait_for("ready"), (tmp_path / "job.log").read_text()[-3000:]
         if kill % 2:
             job.wait_for("epoch", timeout=20)
         time.sleep(moments.uniform(0, 1.2 if kill % 2 else 5))
         assert job.process.poll() is None, "the job ended before it was killed"
         job.kill()
-    last = Job(tmp_path)
+    last = Job(tmp_path, "--method", "ewj")
     assert last.wait_for("done", timeout=300), (tmp_path / "job.log").read_text()[-3000:]
     last.process.wait(60)
     assert results(tmp_path) == streams.expected()

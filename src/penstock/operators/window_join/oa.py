@@ -185,7 +185,7 @@ class OAJoin:
         """Which rows of the stored batch have met a partner."""
         if page.marks is None:
             return np.zeros(page.end, np.bool_)
-        return self._store.get(page.marks).column(0).to_numpy(zero_copy_only=False)[: page.end].copy()
+        return self._store.get(page.marks).column(0).to_numpy(zero_copy_only=False)[: page.end].copy()  # type: ignore[no-any-return]
 
     def _mark(self, page: Page, marks: Mask) -> Page:
         if page.marks is not None:

@@ -1,0 +1,172 @@
+"""What an experiment is: a record of what is run, what is swept, what is measured, and what shape must come out."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.core.delays import Seconds
+from penstock.lab.measures import Measure, Point
+from penstock.lab.setups import Setup
+
+_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+"""Two-sided 95 % quantiles of Student's t for 1, 2, … degrees of freedom; 1.96 is close enough beyond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """An x-axis: the `values` of one parameter, and how a setup gets one of them."""
+
+    label: str
+    values: tuple[float, ...]
+    turn: Callable[[Setup, float], Setup]
+
+
+@dataclass(frozen=True, slots=True)
+class OverTime:
+    """An x-axis that is the time of a run."""
+
+    label: str = "time [min]"
+    seconds: float = 60.0
+    """How many seconds one step of the axis is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A curve: what the legend calls it, and what is run."""
+
+    label: str
+    setup: Setup
+
+
+class Curve(NamedTuple):
+    """A measured curve: the mean over seeds at each `x`, and half the width of its 95 % interval (nan for one seed)."""
+
+    x: Seconds
+    mean: Seconds
+    margin: Seconds
+
+    def at(self, x: float) -> float:
+        """The mean where x was measured."""
+        return float(self.mean[int(np.flatnonzero(np.isclose(self.x, x))[0])])
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What an experiment measured: a curve for each series and measure."""
+
+    curves: Mapping[tuple[str, str], Curve]
+    seeds: int
+
+    def curve(self, series: str, measure: Measure) -> Curve:
+        """The curve of a series."""
+        return self.curves[series, measure.name]
+
+    def write(self, path: Path, x: str) -> None:
+        """As CSV, a row for each series, measure and x."""
+        with path.open("w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file)
+            rows.writerow(["series", "measure", x, "mean", "margin_95", "seeds"])
+            for (series, measure), curve in self.curves.items():
+                for row in zip(*curve, strict=True):
+                    rows.writerow([series, measure, *(f"{value:.10g}" for value in row), self.seeds])
+
+
+class Finding(NamedTuple):
+    """What a test of a shape found: whether it is there, and the numbers that say so."""
+
+    passed: bool
+    measured: Mapping[str, float]
+
+
+Test = Callable[[Table], Finding]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A part of the expected shape: what the spec `says`, a test of it, and the numbers that the thesis gives."""
+
+    name: str
+    says: str
+    test: Test
+    thesis: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A figure of a thesis.
+
+    Each series is run at each value of the sweep, or once if x is time. All `measures` are drawn, a panel each.
+    `scale` is the part of the thesis' size at which it is run unless another is asked for, and `seeds` how many pairs
+    of traces. A `remark` says what a reader of the verdict must know: a parameter that the thesis does not give, or why
+    a shape does not come out.
+    """
+
+    id: str
+    title: str
+    series: tuple[Series, ...]
+    x: Sweep | OverTime
+    measures: tuple[Measure, ...]
+    expected: tuple[Check, ...]
+    scale: float
+    seeds: int = 1
+    remark: str = ""
+
+    @property
+    def chapter(self) -> str:
+        """The chapter of the thesis that has it."""
+        return self.id.partition(".")[0]
+
+    @property
+    def workload(self) -> str:
+        """What the streams are, where the sweep says nothing else."""
+        workloads = [series.setup.workload for series in self.series]
+        rates, biases, hours = (
+            ", ".join(f"{value:g}" for value in dict.fromkeys(values))
+            for values in zip(*((each.rate, each.bias, each.span / 3600) for each in workloads), strict=True)
+        )
+        return f"two composite traces of {rates} tuples/s each, b = {biases}, {hours} h"
+
+    def setups(self) -> tuple[Setup, ...]:
+        """All that must be run, once per seed."""
+        return tuple(setup for series in self.series for setup in self._runs(series.setup))
+
+    def table(self, points: Callable[[Setup], tuple[Point, ...]]) -> Table:
+        """The measured curves, where `points` has those of a setup, one per seed."""
+        curves: dict[tuple[str, str], Curve] = {}
+        seeds = 1
+        for series in self.series:
+            runs = [points(setup) for setup in self._runs(series.setup)]
+            seeds = len(runs[0])
+            for measure in self.measures:
+                curves[series.label, measure.name] = self._curve(measure, runs)
+        return Table(curves, seeds)
+
+    def _runs(self, setup: Setup) -> Iterator[Setup]:
+        if isinstance(self.x, OverTime):
+            yield setup
+        else:
+            yield from (self.x.turn(setup, value) for value in self.x.values)
+
+    def _curve(self, measure: Measure, runs: list[tuple[Point, ...]]) -> Curve:
+        if isinstance(self.x, OverTime):
+            values = np.array([point.paths[measure.name] for point in runs[0]])
+            return _over_seeds(runs[0][0].times / self.x.seconds, values)
+        return _over_seeds(
+            np.array(self.x.values), np.array([[point.totals[measure.name] for point in run] for run in runs]).T
+        )
+
+
+def _over_seeds(x: Seconds, values: Seconds) -> Curve:
+    """Mean and margin of `values`, a row per seed."""
+    count = values.shape[0]
+    mean = values.mean(axis=0)
+    if count == 1:
+        return Curve(x, mean, np.full(x.size, np.nan))
+    quantile = _STUDENT[count - 2] if count - 2 < len(_STUDENT) else 1.96
+    return Curve(x, mean, quantile * values.std(axis=0, ddof=1) / np.sqrt(count))

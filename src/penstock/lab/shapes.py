@@ -1,0 +1,215 @@
+"""Shapes that curves are expected to have, as tests of a measured table.
+
+A test names its numbers, so that a verdict can show them beside those of the thesis. All go by means over seeds.
+Where the spec has words and no number ("flat", "sharp"), the limit is an argument with a default that is said here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from penstock.core.delays import Seconds
+from penstock.lab.experiments import Curve, Finding, Table, Test
+from penstock.lab.measures import Measure
+
+
+def at_most(series: str, measure: Measure, xs: Sequence[float], limit: float) -> Test:
+    """No more than `limit` at each of `xs`."""
+
+    def test(table: Table) -> Finding:
+        measured = _numbers(table.curve(series, measure), xs)
+        return Finding(all(value <= limit for value in measured.values()), measured)
+
+    return test
+
+
+def about(series: str, measure: Measure, x: float, value: float, factor: float = 1.5) -> Test:
+    """`value` at x, but for a factor: half as much again, or two thirds, is still about."""
+
+    def test(table: Table) -> Finding:
+        measured = table.curve(series, measure).at(x)
+        return Finding(value / factor <= measured <= value * factor, {f"at {x:g}": measured})
+
+    return test
+
+
+def jumps(series: str, measure: Measure, knee: float, to: float, factor: float = 3.0) -> Test:
+    """At least `factor` times as much at `to` as at the `knee`: a sharp rise."""
+
+    def test(table: Table) -> Finding:
+        before, after = (table.curve(series, measure).at(x) for x in (knee, to))
+        return Finding(after >= factor * before and after > 0, {f"at {knee:g}": before, f"at {to:g}": after})
+
+    return test
+
+
+def rises(series: str, measure: Measure, slack: float = 0.1) -> Test:
+    """More at the end than at the beginning, and never less than before by more than a tenth."""
+
+    def test(table: Table) -> Finding:
+        return _rises(table.curve(series, measure), +1, slack)
+
+    return test
+
+
+def falls(series: str, measure: Measure, slack: float = 0.1) -> Test:
+    """Less at the end than at the beginning, and never more than before by more than a tenth."""
+
+    def test(table: Table) -> Finding:
+        return _rises(table.curve(series, measure), -1, slack)
+
+    return test
+
+
+def rises_beyond(series: str, measure: Measure, x: float) -> Test:
+    """More at the last value of the sweep than at `x`."""
+
+    def test(table: Table) -> Finding:
+        curve = table.curve(series, measure)
+        before, after = curve.at(x), float(curve.mean[-1])
+        return Finding(after > before, {f"at {x:g}": before, f"at {curve.x[-1]:g}": after})
+
+    return test
+
+
+def flat(series: str, measure: Measure, until: float, factor: float = 2.0) -> Test:
+    """Up to `until`, the most is no more than twice the least."""
+
+    def test(table: Table) -> Finding:
+        curve = table.curve(series, measure)
+        some = curve.mean[curve.x <= until]
+        least, most = float(some.min()), float(some.max())
+        return Finding(most <= factor * least, {"least": least, "most": most})
+
+    return test
+
+
+def oscillates_more(series: str, than: str, measure: Measure) -> Test:
+    """Goes up and down: the sum of its steps against its mean is more than the other's."""
+
+    def test(table: Table) -> Finding:
+        measured = {label: _swing(table.curve(label, measure).mean) for label in (series, than)}
+        return Finding(measured[series] > measured[than], measured)
+
+    return test
+
+
+def minimum_near(series: str, measure: Measure, x: float, within: float) -> Test:
+    """The least is at most `within` away from `x`."""
+
+    def test(table: Table) -> Finding:
+        curve = table.curve(series, measure)
+        place = float(curve.x[int(np.argmin(curve.mean))])
+        return Finding(abs(place - x) <= within + 1e-9, {"minimum at": place, "there": float(curve.mean.min())})
+
+    return test
+
+
+def part_of(series: str, of: str, measure: Measure, x: float, least: float, most: float) -> Test:
+    """At `x`, `series` is between `least` and `most` of the other."""
+
+    def test(table: Table) -> Finding:
+        mine, theirs = (table.curve(label, measure).at(x) for label in (series, of))
+        return Finding(least * theirs <= mine <= most * theirs, {series: mine, of: theirs, "part": mine / theirs})
+
+    return test
+
+
+def below(series: str, other: str, measure: Measure, factor: float = 1.0) -> Test:
+    """At every x, no more than `factor` of the other."""
+
+    def test(table: Table) -> Finding:
+        mine, theirs = (table.curve(label, measure).mean for label in (series, other))
+        parts = mine / theirs
+        return Finding(bool((parts <= factor).all()), {"least part": float(parts.min()), "most": float(parts.max())})
+
+    return test
+
+
+def small_beside(series: str, part: Measure, whole: Measure, limit: float = 0.1) -> Test:
+    """At every x, `part` is at most a tenth of `whole`."""
+
+    def test(table: Table) -> Finding:
+        parts = table.curve(series, part).mean / table.curve(series, whole).mean
+        return Finding(bool((parts <= limit).all()), {"largest part": float(parts.max())})
+
+    return test
+
+
+def bounded(limits: Mapping[str, float], measure: Measure) -> Test:
+    """Over time, each of these never rises above its limit."""
+
+    def test(table: Table) -> Finding:
+        measured = {label: float(table.curve(label, measure).mean.max()) for label in limits}
+        return Finding(all(measured[label] <= limit for label, limit in limits.items()), measured)
+
+    return test
+
+
+def grows_to(label: str, measure: Measure, least: float) -> Test:
+    """Over time, it ends at no less than `least`."""
+
+    def test(table: Table) -> Finding:
+        end = float(table.curve(label, measure).mean[-1])
+        return Finding(end >= least, {label: end})
+
+    return test
+
+
+def ends_about(label: str, measure: Measure, value: float, factor: float = 1.5) -> Test:
+    """Over time, it ends at `value` but for a factor."""
+
+    def test(table: Table) -> Finding:
+        end = float(table.curve(label, measure).mean[-1])
+        return Finding(value / factor <= end <= value * factor, {label: end})
+
+    return test
+
+
+def steeper(labels: Sequence[str], measure: Measure) -> Test:
+    """Over time, each of these ends above the one before."""
+
+    def test(table: Table) -> Finding:
+        measured = {label: float(table.curve(label, measure).mean[-1]) for label in labels}
+        return Finding(bool((np.diff(list(measured.values())) > 0).all()), measured)
+
+    return test
+
+
+def ends_equal(labels: Sequence[str], measure: Measure, tolerance: float = 0.02) -> Test:
+    """Over time, all end at the same value but for two in a hundred."""
+
+    def test(table: Table) -> Finding:
+        measured = {label: float(table.curve(label, measure).mean[-1]) for label in labels}
+        ends = list(measured.values())
+        return Finding(max(ends) - min(ends) <= tolerance * max(ends), measured)
+
+    return test
+
+
+def wavers(label: str, measure: Measure, times: int = 4) -> Test:
+    """Over time, it crosses its own mean at least `times` times."""
+
+    def test(table: Table) -> Finding:
+        values = table.curve(label, measure).mean
+        crossings = int(np.count_nonzero(np.diff(np.sign(values - values.mean()))))
+        return Finding(crossings >= times, {"crossings of the mean": crossings, "most": float(values.max())})
+
+    return test
+
+
+def _numbers(curve: Curve, xs: Sequence[float]) -> dict[str, float]:
+    return {f"at {x:g}": curve.at(x) for x in xs}
+
+
+def _rises(curve: Curve, sign: int, slack: float) -> Finding:
+    first, last = float(curve.mean[0]), float(curve.mean[-1])
+    steps = np.diff(curve.mean) * sign
+    passed = sign * (last - first) > 0 and bool((steps >= -slack * curve.mean[:-1]).all())
+    return Finding(passed, {f"at {curve.x[0]:g}": first, f"at {curve.x[-1]:g}": last})
+
+
+def _swing(values: Seconds) -> float:
+    return float(np.abs(np.diff(values)).sum() / values.mean())
