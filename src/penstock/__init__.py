@@ -29,21 +29,25 @@ from penstock.core.errors import (
 from penstock.core.progress import bounded_delay, bounded_tuples, ordered, punctuated, timer
 from penstock.core.within import band, tumbling, windows
 from penstock.local.flow import LocalFlow
+from penstock.operators.window_join import AhEwj, Ewj, Rpwj
 
 if TYPE_CHECKING:
     from penstock.spark.flow import SparkFlow as Flow
 
 __version__ = "0.1.0"
 __all__ = [
+    "AhEwj",
     "BandError",
     "BudgetError",
     "CheckpointError",
     "ConfigError",
     "DurationError",
+    "Ewj",
     "Flow",
     "FlowError",
     "LocalFlow",
     "PenstockError",
+    "Rpwj",
     "StateError",
     "TimeError",
     "band",
