@@ -33,7 +33,7 @@ AH = Setup(
 RPWJ = Setup(
     WORKLOAD,
     window=600,
-    method=Rpwj(memory=20 << 20, page=1024, row=64, chunk=1 << 20, partitions=60, slide="1 min"),
+    method=Rpwj(memory=20 << 20, page=1024, row=64, chunk=1 << 20, partitions=60, slide="60 s"),
     comparison=COMPARISON,
 )
 

@@ -21,8 +21,8 @@ WINDOWS_SHARE = 0.25
 """The part of a task's budget that the windows of a method that puts joins off take, if it is not told."""
 
 LARGEST_PAGE = 4_000_000
-FEWEST_PAGES = 32
-PAGES_PER_PARTITION = 8
+FEWEST_PAGES = 16
+PAGES_PER_PARTITION = 4
 CHUNK_PAGES = 16
 """Pages of those methods: how large at most, how many in memory at least, how many to a basic window."""
 
@@ -255,7 +255,7 @@ def ewj_cost(load: Load, memory: float, machine: Machine = SERVER, parameters: E
     >>> load = Load(rows_per_second=(1e4, 1e4), row_bytes=(100.0, 100.0), window_seconds=(600.0, 600.0))
     >>> cost = ewj_cost(load, memory=64e6, machine=Machine(page_cache=0))
     >>> round(cost.seconds, 2), round(cost.read), round(cost.written), round(cost.at_once, 3)
-    (0.38, 9348, 100, 0.016)
+    (0.45, 11228, 100, 0.013)
     """
     layout = _Layout.of(parameters, memory)
     reads, writes = layout.disks(machine, load)
@@ -281,7 +281,7 @@ def ah_ewj_cost(load: Load, memory: float, machine: Machine = SERVER, parameters
     >>> load = Load(rows_per_second=(1e4, 1e4), row_bytes=(100.0, 100.0), window_seconds=(600.0, 600.0))
     >>> cost = ah_ewj_cost(load, memory=64e6, machine=Machine(page_cache=0))
     >>> round(cost.seconds, 2), round(cost.read), round(cost.written), round(cost.at_once, 3)
-    (0.67, 16370, 100, 0.016)
+    (0.8, 19677, 100, 0.013)
     """
     shares = (parameters.least, 0.5, 1 - parameters.least)
     return min((_ah_ewj_split(load, memory, machine, parameters, share) for share in shares), key=lambda c: c.seconds)
@@ -296,7 +296,7 @@ def rpwj_cost(load: Load, memory: float, machine: Machine = SERVER, parameters: 
     >>> load = Load(rows_per_second=(1e4, 1e4), row_bytes=(100.0, 100.0), window_seconds=(600.0, 600.0))
     >>> cost = rpwj_cost(load, memory=64e6, machine=Machine(page_cache=0))
     >>> round(cost.seconds, 2), round(cost.read), round(cost.written), round(cost.at_once, 3)
-    (2.34, 51296, 100, 0.013)
+    (2.36, 51479, 100, 0.011)
     """
     layout = _Layout.of(parameters, memory)
     reads, writes = layout.disks(machine, load)

@@ -108,7 +108,7 @@ def plan_window_join(
     >>> choice.method
     'ewj'
     >>> print(choice.reason)
-    state of about 1.8 GB is 28 × the memory of one task (64.0 MB), and EWJ costs least: 0.37 s of work per second ...
+    state of about 1.8 GB is 28 × the memory of one task (64.0 MB), and EWJ costs least: 0.45 s of work per second ...
     >>> plan_window_join(load, 64_000_000, True, "latest", epoch_seconds=2.0, current=None).method
     'oa'
     """

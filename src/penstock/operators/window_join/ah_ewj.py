@@ -58,7 +58,7 @@ class AHEWJoin(SegmentedJoin):
         self._counted = int(state.meta.get("counted", TIME_MIN))
 
     def _remember(self) -> dict[str, object]:
-        return {"blocks": self.arrivals, "counted": self._counted}
+        return {**super()._remember(), "blocks": self.arrivals, "counted": self._counted}
 
     # Waiting and birth
 

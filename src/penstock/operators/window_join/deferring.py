@@ -74,7 +74,7 @@ class DeferringJoin(abc.ABC):
         self._waiting_sizes = np.zeros((2, self.partitions))
         self._bounds: list[Time] = [TIME_MIN, TIME_MIN]
         self._dead: list[Time] = [TIME_MIN, TIME_MIN]
-        self._idled: Time = TIME_MIN
+        self._idled: Time = int(state.meta.get("idled", TIME_MIN))
         self._probes = [0, 0]
         self._take_up(state)
         self._strangers = [[b for b in window.fresh() if self._is_stranger(b, window)] for window in self.windows]
@@ -198,7 +198,7 @@ class DeferringJoin(abc.ABC):
 
     def _remember(self) -> dict[str, object]:
         """What else is good, but not needed, to know in the next epoch."""
-        return {}
+        return {"idled": self._idled}
 
     # Birth
 

@@ -91,7 +91,7 @@ class AhEwj(Segments):
     """Train size in flushes: pages of so many dumps may change places on disk."""
     refresh: int = 5
     count_epoch: DurationLike | None = None
-    """t_epoch: how often arrival counts decay: 10 seconds, or 10 where time is a mere number."""
+    """t_epoch: how often arrival counts decay: 10 seconds, or at each step where time is a mere number."""
     idle_gap: DurationLike | None = None
 
     def __post_init__(self) -> None:
@@ -99,6 +99,8 @@ class AhEwj(Segments):
         _check_parts(self.recent, self.frequent, self.invalidation)
         _check_fraction(least=self.least, probe=self.probe, decay=self.decay)
         _check_count(partitions=self.partitions, train=self.train, refresh=self.refresh)
+        if self.flush is not None:
+            _check_count(flush=self.flush)
         if self.least > 0.5:
             raise ConfigError(f"least={self.least} leaves no memory to move: two streams share it. Write at most 0.5.")
 
@@ -124,7 +126,7 @@ class Rpwj(Segments):
     high_mark: int = 100
     """So many blocks of arrivals at once are processed block by block …"""
     low_mark: int = 2
-    """… until no more than so many come at once: these are processed as they are."""
+    """… until fewer than so many come at once: these are processed as they are."""
     read_memory: int = 1 << 20
     """M_read: the buffer that disk reads go through."""
     access_time: float = 8.29e-3
@@ -136,6 +138,7 @@ class Rpwj(Segments):
         Segments.__post_init__(self)
         _check_fraction(flush=self.flush, decay=self.decay)
         _check_count(partitions=self.partitions)
+        _check_count(read_memory=self.read_memory)
 
 
 Deferring = Ewj | AhEwj | Rpwj

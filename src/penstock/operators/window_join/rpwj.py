@@ -77,7 +77,7 @@ class RPWJoin(DeferringJoin):
         self._expect_anew()
 
     def _remember(self) -> dict[str, object]:
-        return {"rows_born": self.arrivals.tolist(), "counted": self._counted}
+        return {**super()._remember(), "rows_born": self.arrivals.tolist(), "counted": self._counted}
 
     # Arrival: tuple by tuple while there is little to do, block by block while there is much
 
@@ -113,7 +113,7 @@ class RPWJoin(DeferringJoin):
     # Flushing
 
     def _make_room(self, port: int, size: int) -> Iterator[Out]:
-        if self._held_bytes() + size > self.memory:
+        while (held := self._held_bytes()) and held + size > self.memory:
             self.flush()
         return iter(())
 
@@ -125,7 +125,7 @@ class RPWJoin(DeferringJoin):
         freed = 0
         order = sorted((self.arrivals[i, p], i, p) for i in (LEFT, RIGHT) for p in range(self.partitions))
         for _, port, partition in order:
-            if freed >= self._settings.flush * self.memory:
+            if freed and freed >= self._settings.flush * self.memory:
                 return
             freed += self._flush(1 - port, partition)
 
@@ -136,8 +136,8 @@ class RPWJoin(DeferringJoin):
         for block in blocks:
             self._close(port, block)
         size = sum(block.size for block in blocks)
-        for floor in {int(window.floor[block.number]) for block in blocks}:
-            run = window.unite([block for block in blocks if window.floor[block.number] == floor])
+        for together in self._writable(window, blocks):
+            run = window.unite(together)
             window.dump(run, self._segment(port, run))
             window.save_births(run)
             window.evict(run, self._tick + 1)
@@ -147,6 +147,20 @@ class RPWJoin(DeferringJoin):
         self.expected_dd[partition] += self.expected_md[port, partition]
         self.expected_md[port, partition] = 0
         return size
+
+    def _writable(self, window: Window, blocks: Sequence[Block]) -> list[list[Block]]:
+        """Blocks to write as one page: of one floor, and no more than there is room to copy."""
+        each = sum(slab.nbytes for slab in window.slabs) / max(1, sum(slab.rows for slab in window.slabs))
+        limit = self._budget.room / 4 / max(1.0, each)
+        runs: list[list[Block]] = []
+        rows = 0.0
+        for block in sorted(blocks, key=lambda b: int(window.floor[b.number])):
+            rows += block.rows
+            if not runs or rows > limit or window.floor[block.number] != window.floor[runs[-1][0].number]:
+                runs.append([])
+                rows = block.rows
+            runs[-1].append(block)
+        return runs
 
     def _segment(self, port: int, block: Block) -> str:
         return f"stream-{port}-{block.partition}"
