@@ -169,7 +169,7 @@ def test_with_little_memory_a_run_is_cut_by_hash_and_each_hash_is_in_one_page_of
     assert sum(page.rows for page in after) == FAN * 128
     for one, other in itertools.pairwise(sorted(after, key=lambda page: page.min_hash)):
         assert one.max_hash < other.min_hash
-    assert budget.peak <= 6_000
+    assert budget.peak <= 9_000
 
 
 def test_one_hash_that_is_too_much_to_rewrite_stays_where_it_is():
