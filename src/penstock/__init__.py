@@ -25,6 +25,7 @@ from penstock.core.errors import (
     PenstockError,
     StateError,
     TimeError,
+    WindowError,
 )
 from penstock.core.progress import bounded_delay, bounded_tuples, ordered, punctuated, timer
 from penstock.core.within import band, tumbling, windows
@@ -50,6 +51,7 @@ __all__ = [
     "Rpwj",
     "StateError",
     "TimeError",
+    "WindowError",
     "band",
     "bounded_delay",
     "bounded_tuples",

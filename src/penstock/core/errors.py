@@ -35,6 +35,10 @@ class BandError(ConfigError):
     """A band or window that can match nothing, or not on this time column."""
 
 
+class WindowError(ConfigError):
+    """A window that can hold nothing, never moves, or cannot be had on this stream."""
+
+
 class BudgetError(PenstockError):
     """Memory that was asked for and is not there: the budget refuses rather than overruns."""
 
