@@ -17,6 +17,10 @@ class Meter(Protocol):
         """So many results come out after the epoch in which the later of their rows arrived."""
         ...
 
+    def aggregate(self, updates: int = 0, panes: int = 0, partials: int = 0) -> None:
+        """So many partials of windows are updated, so many panes are read, so many of their partials."""
+        ...
+
 
 @dataclass(slots=True)
 class Tally:
@@ -31,6 +35,9 @@ class Tally:
     comparisons: int = 0
     chain_nodes: int = 0
     deferred: int = 0
+    updates: int = 0
+    panes: int = 0
+    partials: int = 0
 
     def compute(self, comparisons: int = 0, chain_nodes: int = 0) -> None:
         """Add them up."""
@@ -40,3 +47,9 @@ class Tally:
     def defer(self, results: int) -> None:
         """Add them up."""
         self.deferred += results
+
+    def aggregate(self, updates: int = 0, panes: int = 0, partials: int = 0) -> None:
+        """Add them up."""
+        self.updates += updates
+        self.panes += panes
+        self.partials += partials

@@ -134,6 +134,9 @@ class VirtualClock:
     def defer(self, results: int) -> None:
         """Results that come late cost nothing by themselves."""
 
+    def aggregate(self, updates: int = 0, panes: int = 0, partials: int = 0) -> None:
+        """Aggregation has no model of its own yet."""
+
     def transfer(self, seconds: float) -> None:
         """Charge the disk."""
         self.disk += seconds

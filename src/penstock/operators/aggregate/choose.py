@@ -1,0 +1,23 @@
+"""Which algorithm runs an aggregation, by its window and method."""
+
+from __future__ import annotations
+
+from penstock.core.budget import Budget
+from penstock.core.meter import Meter
+from penstock.core.operator import Logic, State
+from penstock.core.pages import PageStore
+from penstock.core.rows import RowType
+from penstock.operators.aggregate.config import WindowAggregate
+from penstock.operators.aggregate.wid import WidAggregation
+
+
+def logic_of(
+    config: WindowAggregate,
+    inputs: tuple[RowType, ...],
+    store: PageStore,
+    budget: Budget,
+    state: State,
+    meter: Meter | None,
+) -> Logic:
+    """The logic of a config."""
+    return WidAggregation(config, inputs, store, budget, state, meter)

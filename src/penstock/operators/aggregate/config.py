@@ -1,0 +1,246 @@
+"""What a window aggregation is asked to do: windows, groups, aggregates, and what its results look like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Literal, TypeGuard, cast, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.budget import Budget
+from penstock.core.durations import TimeUnit
+from penstock.core.errors import ConfigError, WindowError
+from penstock.core.meter import Meter
+from penstock.core.operator import Logic, State
+from penstock.core.pages import PageStore
+from penstock.core.progress import Bounds
+from penstock.core.rows import RowType
+from penstock.core.time import TIME_MAX, TIME_MIN, Time
+from penstock.core.windows import (
+    Landmark,
+    PartitionedWindow,
+    Session,
+    SlideByTuple,
+    Slides,
+    Sliding,
+    TupleWindow,
+    Window,
+)
+from penstock.operators.aggregate.functions import Count, Function
+from penstock.operators.aggregate.holistic import Holistic
+from penstock.operators.aggregate.lanes import Lane, counting
+
+Method = Literal["auto", "wid", "paned", "differential", "adapt"]
+"""How sliding windows are computed: each by itself, from panes, by what enters and leaves, per group as it pays."""
+
+Emit = Literal["final", "update"]
+"""When results come out: once, when their window is complete; or at the end of every epoch that changed them."""
+
+AnyFunction = Function | Holistic
+
+BY_ROWS = (TupleWindow, PartitionedWindow)
+"""Windows whose axis is row numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Panes:
+    """Sliding windows cut into panes of equal size, numbered so that window w is `count` panes from ``w * step`` on.
+
+    >>> panes = Panes.of(Slides(range=9, slide=6))
+    >>> panes.size, panes.count, panes.step
+    (3, 3, 2)
+    """
+
+    size: int
+    origin: int
+    count: int
+    step: int
+
+    @classmethod
+    def of(cls, slides: Slides) -> Panes:
+        """The largest panes that every window is made of: the greatest common divisor of range and slide."""
+        size = gcd(slides.range, slides.slide)
+        origin = slides.origin + slides.slide - slides.range
+        return cls(size, origin, slides.range // size, slides.slide // size)
+
+    @property
+    def tumbling(self) -> Slides:
+        """Panes as windows over time."""
+        return Slides(self.size, self.size, self.origin)
+
+    @property
+    def windows(self) -> Slides:
+        """Windows over the numbers of panes."""
+        return Slides(self.count, self.step, self.count - self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAggregate:
+    """Aggregate the rows of each window and group.
+
+    One row comes out for each window and group that has a row (landmark windows: from the group's first row on).
+    Null is a group like any other. Columns: those of `by`, where the window starts and ends (ends are exclusive; a
+    landmark window has no start), the aggregates. The event time of a result is ``end - 1``: the latest its rows can
+    have, so that a window over results holds what the same window over the rows would; `bounds` says what is to come.
+
+    >>> from penstock.core.windows import sliding
+    >>> from penstock.operators.aggregate.functions import Count
+    >>> config = WindowAggregate(sliding(10, 5), by=("k",), aggregates=(("n", Count()),))
+    >>> config.output((RowType(pa.schema({"k": pa.string(), "t": pa.int64()}), ("k",), "t"),)).names
+    ['k', 'window_start', 'window_end', 'n']
+    """
+
+    window: Window
+    by: tuple[str, ...]
+    aggregates: tuple[tuple[str, AnyFunction], ...]
+    emit: Emit = "final"
+    unit: TimeUnit = "ticks"
+    method: Method = "auto"
+    start: str = "window_start"
+    end: str = "window_end"
+
+    def __post_init__(self) -> None:
+        if not self.aggregates:
+            raise ConfigError("agg() asks for no aggregate. Write at least one, as agg(n=count()).")
+        names = [*self.by, self.start, self.end, *(name for name, _ in self.aggregates)]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ConfigError(f"The results would have two columns {twice!r}. Give one of them another name.")
+        if self.method not in get_args(Method):
+            raise ConfigError(f"method={self.method!r} is not one of {', '.join(get_args(Method))}.")
+        if self.emit not in get_args(Emit):
+            raise ConfigError(f"emit={self.emit!r} is not one of {', '.join(get_args(Emit))}.")
+        if self.method != "auto" and not isinstance(self.window, Sliding | TupleWindow):
+            raise ConfigError(
+                f"method={self.method!r} is a way to compute sliding windows, but the window is {self.window}. "
+                f"Leave method= out."
+            )
+        if isinstance(self.window, PartitionedWindow) and not set(self.window.partition) <= set(self.by):
+            missing = sorted(set(self.window.partition) - set(self.by))
+            raise WindowError(
+                f"partition={list(self.window.partition)} counts rows by {', '.join(missing)}, "
+                f"which by={list(self.by)} does not show. Add the columns to by=."
+            )
+        self.window.on(self.unit)
+
+    def check(self, inputs: tuple[RowType, ...]) -> None:
+        """Raise an error if these rows cannot be aggregated so."""
+        (rows,) = inputs
+        for name in self.by:
+            if name not in rows.columns.names:
+                raise ConfigError.unknown_column("by", name, rows.columns.names)
+            if pa.types.is_nested(rows.columns.field(name).type):
+                raise ConfigError(
+                    f"by={name!r} is of type {rows.columns.field(name).type}. Group by one of its fields."
+                )
+        for name, function in self.aggregates:
+            if function.column is not None and function.column not in rows.columns.names:
+                raise ConfigError.unknown_column(name, function.column, rows.columns.names)
+            kind = rows.columns.field(function.column).type if function.column is not None else pa.null()
+            function.check(name, kind)
+        order = self.window.order if isinstance(self.window, BY_ROWS) else None
+        if order is not None and order != rows.time:
+            raise WindowError(
+                f"order={order!r} must be the stream's time, because only bounds on it tell which rows are still to "
+                f"come; the time is {rows.time!r}. Make it the time column, or leave order= out to count arrivals."
+            )
+
+    def output(self, inputs: tuple[RowType, ...]) -> pa.Schema:
+        """The columns of the results."""
+        self.check(inputs)
+        (rows,) = inputs
+        axis = self.axis(inputs)
+        fields = [(name, rows.columns.field(name).type) for name in self.by]
+        fields += [(self.start, axis), (self.end, axis)]
+        for name, function in self.aggregates:
+            kind = rows.columns.field(function.column).type if function.column is not None else pa.null()
+            fields.append((name, function.result(kind)))
+        return pa.schema(fields)
+
+    def axis(self, inputs: tuple[RowType, ...]) -> pa.DataType:
+        """The type of window ends: that of the time column, or a long for row numbers."""
+        (rows,) = inputs
+        if isinstance(self.window, BY_ROWS):
+            return pa.int64()
+        if rows.time is not None:
+            return rows.columns.field(rows.time).type
+        return {"microseconds": pa.timestamp("us", "UTC"), "days": pa.date32(), "ticks": pa.int64()}[self.unit]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns whose hash places a row: a partition's rows must stay together, whatever group they are in."""
+        return self.window.partition if isinstance(self.window, PartitionedWindow) else self.by
+
+    @property
+    def panes(self) -> Panes | None:
+        """The panes by which Spark may aggregate before the shuffle; None if windows are not made of panes."""
+        if isinstance(self.window, Sliding):
+            return Panes.of(self.window.on(self.unit))
+        if isinstance(self.window, Landmark):
+            slide = self.window.on(self.unit)
+            return Panes.of(Slides(slide.slide, slide.slide, slide.origin))
+        return None
+
+    def lanes(self, inputs: tuple[RowType, ...]) -> tuple[Lane, ...]:
+        """The tables of partials: the main one, then one for each set of keys that holistic aggregates need.
+
+        A lane's schema is also that in which a host may feed partials of its own, on port 1 + the lane's place:
+        `TIME` is then the start of the pane.
+        """
+        (rows,) = inputs
+        bounded = [(name, cast(Function, f)) for name, f in self.aggregates if not is_holistic(f)]
+        keys = dict.fromkeys(f.keys for _, f in self.aggregates if is_holistic(f))
+        main = Lane.of(self.by, (), [("__rows", Count()), *bounded], rows)
+        return main, *(counting(self.by, key, rows) for key in keys)
+
+    def partials_schema(self, inputs: tuple[RowType, ...], lane: int = 0) -> pa.Schema:
+        """The columns of partials that a host may feed on port 1 + `lane` instead of rows."""
+        return self.lanes(inputs)[lane].schema
+
+    def bounds(self, bound: Time) -> Bounds:
+        """What can still come out once the input is bound by `bound`."""
+        out = bound
+        if bound not in (TIME_MIN, TIME_MAX):
+            windows = self.window.on(self.unit)
+            if isinstance(self.window, Session):
+                out = bound - 1
+            elif not isinstance(self.window, SlideByTuple):
+                first_open = np.array([windows.complete(bound)])
+                out = int(windows.ends(first_open)[0]) - 1  # type: ignore[union-attr]
+        return Bounds((out, out), (out, out))
+
+    def bound(self, bounds: Bounds) -> Time:
+        """The bound on the event time of the results."""
+        return bounds.individual[0]
+
+    def logic(
+        self,
+        inputs: tuple[RowType, ...],
+        store: PageStore,
+        budget: Budget,
+        state: State,
+        meter: Meter | None = None,
+    ) -> Logic:
+        """The algorithm for the window and the method."""
+        from penstock.operators.aggregate.choose import logic_of
+
+        return logic_of(self, inputs, store, budget, state, meter)
+
+
+def is_holistic(function: AnyFunction) -> TypeGuard[Holistic]:
+    """Whether it is made from value counts."""
+    return hasattr(function, "keys")
+
+
+def read_by(by: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Read `by=`: a column, several, or none for one group of all rows.
+
+    >>> read_by("shop"), read_by(None)
+    (('shop',), ())
+    """
+    if by is None:
+        return ()
+    return (by,) if isinstance(by, str) else tuple(by)

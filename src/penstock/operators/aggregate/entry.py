@@ -1,0 +1,59 @@
+"""How rows, or partials that a host made of them, enter the lanes of an aggregation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.budget import Budget
+from penstock.core.rows import RowType, times_of
+from penstock.core.time import Times
+from penstock.core.windows import Wids
+from penstock.operators.aggregate.config import WindowAggregate
+from penstock.operators.aggregate.lanes import Lane
+
+_LIFTING = 128
+"""Bytes that sorting and lifting one row takes besides its own: codes, order, segments and their scratch."""
+
+Number = Callable[[Times], Wids]
+"""The pane or window of each row."""
+
+
+class Entry:
+    """Port 0 takes rows; port 1 + n takes partials of lane n, whose `TIME` lies in their pane."""
+
+    def __init__(self, config: WindowAggregate, inputs: tuple[RowType, ...], budget: Budget) -> None:
+        config.check(inputs)
+        self.lanes: tuple[Lane, ...] = config.lanes(inputs)
+        self._rows = inputs[0]
+        self._budget = budget
+
+    def lift(self, port: int, rows: pa.RecordBatch, number: Number) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Each lane's place, and its partials of a piece of the rows, folded."""
+        for piece in self._pieces(rows):
+            size = piece.nbytes + _LIFTING * piece.num_rows
+            with self._budget.hold(2 * size, "sorting and lifting arrivals"):
+                numbers = number(times_of(piece))
+                if port:
+                    lane = self.lanes[port - 1]
+                    yield port - 1, lane.fold(lane.renumbered(piece, numbers))
+                else:
+                    for place, lane in enumerate(self.lanes):
+                        yield place, lane.lift(piece, self._rows, numbers)
+
+    def _pieces(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Rows in pieces whose sorting and lifting take at most half of the room."""
+        if not rows.num_rows:
+            return
+        each = 2 * (rows.nbytes / rows.num_rows + _LIFTING)
+        count = max(1, -(-int(rows.num_rows * each) // max(1, self._budget.room // 2)))
+        size = -(-rows.num_rows // count)
+        for start in range(0, rows.num_rows, size):
+            yield rows.slice(start, size)
+
+
+def inside(rows: pa.RecordBatch, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pa.RecordBatch:
+    """The marked rows; all of them without a copy."""
+    return rows if mask.all() else rows.filter(pa.array(mask))

@@ -1,0 +1,491 @@
+"""Aggregate functions whose partials have a fixed size: count, sum, extremes, mean, spread, first and last, your own.
+
+Each is three steps over segments of sorted rows: `lift` rows to one partial per segment, `combine` partials to one per
+segment, `lower` partials to results. Combining is associative and knows no order, so a result is the same however
+its rows were divided. The partials' columns are what Spark's own aggregates give, so the first step may be Spark's.
+
+Nulls are left out, as Spark does: a count of none is 0, everything else of none is null. NaN is the largest number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core.errors import ConfigError
+from penstock.core.rows import Indices
+from penstock.core.time import Times
+from penstock.kernels.segments import (
+    Parts,
+    all_of,
+    as_column,
+    codes_of,
+    is_null,
+    is_number,
+    least_of,
+    numbers_of,
+    reduce_pairs,
+    sum_decimals,
+)
+
+Columns = tuple[pa.Array, ...]
+"""The partials of many segments, a column each."""
+
+Fields = tuple[tuple[str, pa.DataType], ...]
+"""Names and types of a function's partials."""
+
+
+class Function(Protocol):
+    """An aggregate with bounded partials over one column; `kind` is that column's type, null if there is none."""
+
+    @property
+    def column(self) -> str | None:
+        """What it aggregates; None for rows as such."""
+        ...
+
+    def check(self, name: str, kind: pa.DataType) -> None:
+        """Raise an error if `kind` cannot be aggregated so; `name` is what the result is called."""
+        ...
+
+    def result(self, kind: pa.DataType) -> pa.DataType:
+        """The type of the results."""
+        ...
+
+    def fields(self, kind: pa.DataType) -> Fields:
+        """The partials."""
+        ...
+
+    def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
+        """Rows to one partial per segment."""
+        ...
+
+    def combine(self, partials: Columns, starts: Indices) -> Columns:
+        """Partials to one per segment."""
+        ...
+
+    def lower(self, partials: Columns, kind: pa.DataType) -> pa.Array:
+        """Partials to results."""
+        ...
+
+    def subtracts(self, kind: pa.DataType) -> bool:
+        """Whether `subtract` gives exactly the partial of the rows that are left."""
+        ...
+
+    def subtract(self, whole: Columns, part: Columns) -> Columns:
+        """The partials of the rows of `whole` that are not in `part`, row by row."""
+        ...
+
+
+class _Unsubtractable:
+    """A function whose partials cannot be undone exactly."""
+
+    __slots__ = ()
+
+    def subtracts(self, kind: pa.DataType) -> bool:
+        """They cannot."""
+        return False
+
+    def subtract(self, whole: Columns, part: Columns) -> Columns:
+        """They cannot."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many rows; with a column, how many that are not null there."""
+
+    column: str | None = None
+
+    def check(self, name: str, kind: pa.DataType) -> None:
+        """Everything can be counted."""
+
+    def result(self, kind: pa.DataType) -> pa.DataType:
+        """A long."""
+        return pa.int64()
+
+    def fields(self, kind: pa.DataType) -> Fields:
+        """The count."""
+        return (("n", pa.int64()),)
+
+    def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
+        """Count rows that are there."""
+        if self.column is None or not values.null_count:
+            return (pa.array(np.diff(starts, append=times.size)),)
+        return (pa.array(np.add.reduceat((~is_null(values)).astype(np.int64), starts)),)
+
+    def combine(self, partials: Columns, starts: Indices) -> Columns:
+        """Add."""
+        return (pa.array(np.add.reduceat(numbers_of(partials[0]), starts)),)
+
+    def lower(self, partials: Columns, kind: pa.DataType) -> pa.Array:
+        """As it is."""
+        return partials[0]
+
+    def subtracts(self, kind: pa.DataType) -> bool:
+        """Counts are whole."""
+        return True
+
+    def subtract(self, whole: Columns, part: Columns) -> Columns:
+        """Subtract."""
+        return (pc.subtract(whole[0], part[0]),)
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """The sum of a column: long for integers (it wraps past 2⁶³), double for floats, ten digits more for decimals.
+
+    The partials carry how many values there were, so that a sum of none stays null when partials are subtracted.
+    """
+
+    column: str
+
+    def check(self, name: str, kind: pa.DataType) -> None:
+        """Numbers only."""
+        _check_number(name, "sum", self.column, kind, decimals="may")
+
+    def result(self, kind: pa.DataType) -> pa.DataType:
+        """As Spark widens it."""
+        if pa.types.is_decimal(kind):
+            return pa.decimal128(min(38, kind.precision + 10), kind.scale)
+        return pa.int64() if pa.types.is_integer(kind) else pa.float64()
+
+    def fields(self, kind: pa.DataType) -> Fields:
+        """Sum, and how many values."""
+        return (("sum", self.result(kind)), ("n", pa.int64()))
+
+    def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
+        """Sum values, and count them."""
+        return _summed(values, self.result(values.type), starts), *Count(self.column).lift(values, times, starts)
+
+    def combine(self, partials: Columns, starts: Indices) -> Columns:
+        """Add both."""
+        return _summed(partials[0], partials[0].type, starts), *Count().combine(partials[1:], starts)
+
+    def lower(self, partials: Columns, kind: pa.DataType) -> pa.Array:
+        """The sum, null if of nothing."""
+        return _null_where(partials[0], numbers_of(partials[1]) == 0)
+
+    def subtracts(self, kind: pa.DataType) -> bool:
+        """Whole numbers do, floats lose digits."""
+        return bool(pa.types.is_integer(kind))
+
+    def subtract(self, whole: Columns, part: Columns) -> Columns:
+        """Subtract both."""
+        return tuple(pc.subtract(pc.fill_null(a, 0), pc.fill_null(b, 0)) for a, b in zip(whole, part, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme(_Unsubtractable):
+    """The least or the greatest value of a column, of any type that has an order."""
+
+    column: str
+    which: Literal["min", "max"]
+
+    def check(self, name: str, kind: pa.DataType) -> None:
+        """Anything with an order."""
+        _check_order(name, self.which, self.column, kind)
+
+    def result(self, kind: pa.DataType) -> pa.DataType:
+        """As the column."""
+        return kind
+
+    def fields(self, kind: pa.DataType) -> Fields:
+        """The extreme."""
+        return ((self.which, kind),)
+
+    def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
+        """The extreme of the values."""
+        return self.combine((values,), starts)
+
+    def combine(self, partials: Columns, starts: Indices) -> Columns:
+        """The extreme of the extremes."""
+        (values,) = partials
+        if starts.size == len(values):
+            return partials
+        if not is_number(values.type):
+            return (self._by_place(values, starts),)
+        numbers, missing = numbers_of(values), is_null(values)
+        if missing.any():
+            numbers = np.where(missing, _neutral(numbers.dtype, self.which), numbers)
+        # NaN is the largest number: max keeps it, min takes it only if there is nothing else.
+        reduced = (np.fmin if self.which == "min" else np.maximum).reduceat(numbers, starts)
+        return (as_column(reduced, values.type, all_of(missing, starts)),)
+
+    def _by_place(self, values: pa.Array, starts: Indices) -> pa.Array:
+        *missing, codes = codes_of(values)
+        codes = codes if self.which == "min" else -codes
+        return values.take(pa.array(least_of(starts, *missing, codes)))
+
+    def lower(self, partials: Columns, kind: pa.DataType) -> pa.Array:
+        """As it is."""
+        return partials[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean of a column, a double."""
+
+    column: str
+
+    def check(self, name: str, kind: pa.DataType) -> None:
+        """Numbers that a double can hold."""
+        _check_number(name, "mean", self.column, kind)
+
+    def result(self, kind: pa.DataType) -> pa.DataType:
+        """A double."""
+        return pa.float64()
+
+    def fields(self, kind: pa.DataType) -> Fields:
+        """The sum, whole where it cannot overflow, and the number of values."""
+        return (("sum", pa.int64() if self.subtracts(kind) else pa.float64()), ("n", pa.int64()))
+
+    def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
+        """Sum and count values."""
+        kind = pa.int64() if self.subtracts(values.type) else pa.float64()
+        return _summed(values, kind, starts), *Count(self.column).lift(values, times, starts)
+
+    def combine(self, partials: Columns, starts: Indices) -> Columns:
+        """Add both."""
+        return _summed(partials[0], partials[0].type, starts), *Count().combine(partials[1:], starts)
+
+    def lower(self, partials: Columns, kind: pa.DataType) -> pa.Array:
+        """Divide."""
+        count = numbers_of(partials[1])
+        total = numbers_of(partials[0]).astype(np.float64)
+        return as_column(total / np.maximum(count, 1), pa.float64(), count == 0)
+
+    def subtracts(self, kind: pa.DataType) -> bool:
+        """Short integers do: their sums stay whole."""
+        return bool(pa.types.is_integer(kind)) and kind.bit_width <= 32
+
+    def subtract(self, whole: Columns, part: Columns) -> Columns:
+        """Subtract both."""
+        return Sum(self.column).subtract(whole, part)
+
+
+@dataclass(frozen=True, slots=True)
+class Variance(_Unsubtractable):
+    """Variance, or its root, of a sample or of the population. A sample of one has none: null."""
+
+    column: str
+    root: Literal["variance", "deviation"]
+    of: Literal["sample", "population"]
+
+    def check(self, name: str, kind: pa.DataType) -> None:
+        """Numbers that a double can hold."""
+        _check_number(name, self.root, self.column, kind)
+
+    def result(self, kind: pa.DataType) -> pa.DataType:
+        """A double."""
+        return pa.float64()
+
+    def fields(self, kind: pa.DataType) -> Fields:
+        """How many values, their mean, and the sum of squared distances from it."""
+        return (("n", pa.int64()), ("mean", pa.float64()), ("m2", pa.float64()))
+
+    def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
+        """Each value is a mean of itself."""
+        there = (~is_null(values)).astype(np.int64)
+        return _spread(there, numbers_of(values).astype(np.float64), np.zeros(there.size), starts)
+
+    def combine(self, partials: Columns, starts: Indices) -> Columns:
+        """Distances from the means, and of the means from theirs."""
+        count, mean, m2 = (numbers_of(column) for column in partials)
+        return _spread(count, mean, m2, starts)  # type: ignore[arg-type]
+
+    def lower(self, partials: Columns, kind: pa.DataType) -> pa.Array:
+        """Divide by the degrees of freedom."""
+        count, m2 = numbers_of(partials[0]), numbers_of(partials[2])
+        freedom = count - np.int64(self.of == "sample")  # type: ignore[operator]
+        variance = m2 / np.maximum(freedom, 1)
+        return as_column(np.sqrt(variance) if self.root == "deviation" else variance, pa.float64(), freedom < 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge(_Unsubtractable):
+    """The value of the earliest or the latest row that has one; of several at the same time, the least."""
+
+    column: str
+    which: Literal["first", "last"]
+
+    def check(self, name: str, kind: pa.DataType) -> None:
+        """Anything with an order, to break ties by."""
+        _check_order(name, self.which, self.column, kind)
+
+    def result(self, kind: pa.DataType) -> pa.DataType:
+        """As the column."""
+        return kind
+
+    def fields(self, kind: pa.DataType) -> Fields:
+        """When it was, and the value."""
+        return (("time", pa.int64()), ("value", kind))
+
+    def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
+        """The earliest or latest."""
+        return self.combine((pa.array(times), values), starts)
+
+    def combine(self, partials: Columns, starts: Indices) -> Columns:
+        """The earliest of the earliest, or the latest of the latest."""
+        times, values = partials
+        if starts.size == len(values):
+            return partials
+        moments = numbers_of(times).astype(np.int64, copy=False)
+        missing = is_null(values).astype(np.int64)
+        # Bitwise not turns the order of integers round without overflow at the ends.
+        towards = moments if self.which == "first" else ~moments
+        best = pa.array(least_of(starts, missing, towards, *codes_of(values)))
+        return times.take(best), values.take(best)
+
+    def lower(self, partials: Columns, kind: pa.DataType) -> pa.Array:
+        """The value."""
+        return partials[1]
+
+
+@dataclass(frozen=True, slots=True)
+class UserDefined:
+    """Your own: `lift` values to partials row by row, `combine` two columns of partials pairwise, `lower` to results.
+
+    All take and give tuples of NumPy arrays, one per partial in `partials`; `combine` must be associative and
+    commutative. Null values are left out before `lift`; of no value the result is null. With `subtract`, the inverse
+    of `combine`, windows may also slide by subtraction.
+
+    >>> import numpy as np
+    >>> product = UserDefined(
+    ...     column="x",
+    ...     partials=(("log", pa.float64()),),
+    ...     type=pa.float64(),
+    ...     lift_values=lambda x: (np.log(x),),
+    ...     combine_pairs=lambda a, b: (a[0] + b[0],),
+    ...     lower_partials=lambda p: np.exp(p[0]),
+    ... )
+    >>> parts = product.lift(pa.array([2.0, 3.0]), np.array([0, 0]), np.array([0]))
+    >>> round(product.lower(parts, pa.float64())[0].as_py(), 6)
+    6.0
+    """
+
+    column: str
+    partials: Fields
+    type: pa.DataType
+    lift_values: Callable[[npt.NDArray[np.generic]], Parts]
+    combine_pairs: Callable[[Parts, Parts], Parts]
+    lower_partials: Callable[[Parts], npt.NDArray[np.generic]]
+    subtract_pairs: Callable[[Parts, Parts], Parts] | None = None
+
+    def check(self, name: str, kind: pa.DataType) -> None:
+        """Columns that NumPy can hold."""
+        if not is_number(kind):
+            raise _wrong_type(name, "a user-defined aggregate", self.column, kind, "numbers, times and booleans")
+
+    def result(self, kind: pa.DataType) -> pa.DataType:
+        """As declared."""
+        return self.type
+
+    def fields(self, kind: pa.DataType) -> Fields:
+        """As declared, and how many values."""
+        return (*self.partials, ("n", pa.int64()))
+
+    def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
+        """Lift the values that are there; a segment of none gets a partial that counts for nothing."""
+        there = np.flatnonzero(~is_null(values))
+        lifted = self.lift_values(numbers_of(values)[there])
+        counts = np.ones(there.size, np.int64)
+        segment = np.searchsorted(starts, there, side="right") - 1
+        return self._spread(tuple(lifted), counts, segment, starts.size)
+
+    def combine(self, partials: Columns, starts: Indices) -> Columns:
+        """Combine those that count."""
+        counts = numbers_of(partials[-1])
+        there = np.flatnonzero(counts)
+        parts = tuple(numbers_of(part)[there] for part in partials[:-1])
+        segment = np.searchsorted(starts, there, side="right") - 1
+        return self._spread(parts, counts[there], segment, starts.size)  # type: ignore[arg-type]
+
+    def _spread(self, parts: Parts, counts: npt.NDArray[np.int64], segment: Indices, segments: int) -> Columns:
+        """One partial for each of so many segments, made from those that are there."""
+        full, starts = np.unique(segment, return_index=True)
+        reduced = reduce_pairs(parts, starts, self.combine_pairs) if full.size else parts
+        columns = []
+        for part, (_, kind) in zip(reduced, self.partials, strict=True):
+            whole = np.zeros(segments, part.dtype)
+            whole[full] = part
+            columns.append(as_column(whole, kind))
+        total = np.zeros(segments, np.int64)
+        if full.size:
+            total[full] = np.add.reduceat(counts, starts)
+        return *columns, pa.array(total)
+
+    def lower(self, partials: Columns, kind: pa.DataType) -> pa.Array:
+        """Lower all, and leave those of nothing null."""
+        counts = numbers_of(partials[-1])
+        lowered = self.lower_partials(tuple(numbers_of(part) for part in partials[:-1]))
+        return as_column(lowered, self.type, counts == 0)
+
+    def subtracts(self, kind: pa.DataType) -> bool:
+        """If it was said how."""
+        return self.subtract_pairs is not None
+
+    def subtract(self, whole: Columns, part: Columns) -> Columns:
+        """As declared."""
+        assert self.subtract_pairs is not None
+        both = (tuple(numbers_of(column) for column in side[:-1]) for side in (whole, part))
+        left = self.subtract_pairs(*both)
+        kept = [as_column(column, kind) for column, (_, kind) in zip(left, self.partials, strict=True)]
+        return *kept, pc.subtract(whole[-1], part[-1])
+
+
+def _summed(values: pa.Array, kind: pa.DataType, starts: Indices) -> pa.Array:
+    if pa.types.is_decimal(values.type):
+        return sum_decimals(values, starts, kind)
+    missing = is_null(values)
+    numbers = numbers_of(values).astype(np.int64 if kind == pa.int64() else np.float64, copy=False)
+    return as_column(np.add.reduceat(numbers, starts), kind, all_of(missing, starts))
+
+
+def _spread(
+    count: npt.NDArray[np.int64], mean: npt.NDArray[np.float64], m2: npt.NDArray[np.float64], starts: Indices
+) -> Columns:
+    """Counts, means and squared distances of segments, from those of their rows; a count of 0 counts for nothing."""
+    weight = count.astype(np.float64)
+    there = count > 0
+    total = np.add.reduceat(count, starts)
+    held = np.maximum(total, 1)
+    centre = np.add.reduceat(np.where(there, mean, 0.0) * weight, starts) / held
+    with np.errstate(invalid="ignore"):
+        apart = np.where(there, mean - np.repeat(centre, np.diff(starts, append=count.size)), 0.0)
+    spread = np.add.reduceat(np.where(there, m2, 0.0) + weight * apart * apart, starts)
+    return pa.array(total), pa.array(centre), pa.array(spread)
+
+
+def _null_where(column: pa.Array, mask: npt.NDArray[np.bool_]) -> pa.Array:
+    return pc.if_else(pa.array(mask), None, column) if mask.any() else column
+
+
+def _neutral(kind: np.dtype[np.generic], which: str) -> float | int:
+    """What changes no extreme."""
+    if kind.kind == "f":
+        return np.nan if which == "min" else -np.inf
+    info = np.iinfo(kind)  # type: ignore[type-var]
+    return int(info.max if which == "min" else info.min)
+
+
+def _check_number(name: str, what: str, column: str, kind: pa.DataType, decimals: str = "must be cast") -> None:
+    if pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind):
+        return
+    if pa.types.is_decimal(kind) and decimals == "may":
+        return
+    raise _wrong_type(name, f"a {what}", column, kind, "numbers", f"Select cast({column} AS DOUBLE) as a column first.")
+
+
+def _check_order(name: str, what: str, column: str, kind: pa.DataType) -> None:
+    if pa.types.is_nested(kind):
+        raise _wrong_type(name, what, column, kind, "values with an order", "Select one of its fields as a column.")
+
+
+def _wrong_type(name: str, what: str, column: str, kind: pa.DataType, takes: str, hint: str = "") -> ConfigError:
+    return ConfigError(f"{name}: {what} takes {takes}, but {column!r} is of type {kind}. {hint}".strip())

@@ -1,0 +1,228 @@
+"""Lanes: tables of partials that travel beside each other, and the one way in which their rows are folded.
+
+A row of a lane is the partial of one group in one pane or window, whose number stands where pages keep their time.
+The main lane has one row per number and group and all bounded functions. A value lane also has the value among its
+keys and counts it; everything exact that is not bounded follows from such a table. All lanes of a query hold the
+same numbers and groups, so that they line up when results are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core.rows import HASH, TIME, Hashes, Indices, RowType, hashes_of, times_of
+from penstock.core.time import Times
+from penstock.core.windows import Wids
+from penstock.kernels.equal import same
+from penstock.kernels.segments import Codes, codes_of, sorted_by, starts_of
+from penstock.operators.aggregate.functions import Columns, Count, Function
+
+VALUE, MOMENT = "__value", "__moment"
+"""What a value lane calls its values, and when a lane keeps each row's time, that time."""
+
+GROUP = "__group"
+"""Group columns inside a lane: this, and their place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One function of a lane: what its result is called, over which type of column, where its partials are."""
+
+    name: str
+    function: Function
+    kind: pa.DataType
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The columns of one table of partials: group columns, other keys, partials.
+
+    `keys` are the input columns that are keys besides the group; the stream's own time is written `TIME`.
+    """
+
+    groups: tuple[str, ...]
+    keys: tuple[str, ...]
+    parts: tuple[Part, ...]
+    schema: pa.Schema
+
+    @classmethod
+    def of(
+        cls,
+        groups: Sequence[str],
+        keys: Sequence[str],
+        functions: Sequence[tuple[str, Function]],
+        rows: RowType,
+    ) -> Lane:
+        """A lane over rows of a type."""
+        fields = [pa.field(HASH, pa.uint64()), pa.field(TIME, pa.int64())]
+        fields += [pa.field(f"{GROUP}{place}", rows.columns.field(name).type) for place, name in enumerate(groups)]
+        fields += [_key_field(name, rows) for name in keys]
+        parts = []
+        for name, function in functions:
+            kind = rows.columns.field(function.column).type if function.column is not None else pa.null()
+            mine = function.fields(kind)
+            parts.append(Part(name, function, kind, len(fields), len(fields) + len(mine)))
+            fields += [pa.field(f"{name}.{what}", partial) for what, partial in mine]
+        return cls(tuple(groups), tuple(keys), tuple(parts), pa.schema(fields))
+
+    @property
+    def group_places(self) -> range:
+        """Where the group columns are."""
+        return range(2, 2 + len(self.groups))
+
+    @property
+    def key_places(self) -> range:
+        """Where the other keys are."""
+        return range(2 + len(self.groups), 2 + len(self.groups) + len(self.keys))
+
+    def lift(self, rows: pa.RecordBatch, kind: RowType, numbers: Wids) -> pa.RecordBatch:
+        """Rows as an operator gets them, each in the pane or window of its number, to partials in order."""
+        keys = [_clean(kind.column(rows, name)) for name in self.groups]
+        keys += [rows.column(1) if name == TIME else _clean(kind.column(rows, name)) for name in self.keys]
+        order, starts = self._segments(hashes_of(rows), numbers, keys)
+        places, firsts = pa.array(order), order[starts]
+        columns = [pa.array(hashes_of(rows)[firsts]), pa.array(numbers[firsts])]
+        columns += [key.take(pa.array(firsts)) for key in keys]
+        times, taken = times_of(rows)[order], {}
+        for part in self.parts:
+            name = part.function.column
+            if name is not None and name not in taken:
+                taken[name] = kind.column(rows, name).take(places)
+            values = taken[name] if name is not None else pa.nulls(0)
+            columns += part.function.lift(values, times, starts)
+        return self._batch(columns)
+
+    def fold(self, partials: pa.RecordBatch) -> pa.RecordBatch:
+        """Partials to one for each number, group and key, ordered by hash, group, number, key."""
+        if not partials.num_rows:
+            return partials
+        keys = [partials.column(place) for place in (*self.group_places, *self.key_places)]
+        order, starts = self._segments(hashes_of(partials), times_of(partials), keys)
+        if not _in_order(order):
+            partials = partials.take(pa.array(order))
+        if starts.size == partials.num_rows:
+            return partials
+        firsts = pa.array(starts)
+        columns = [partials.column(place).take(firsts) for place in range(self.key_places.stop)]
+        for part in self.parts:
+            mine = tuple(partials.column(place) for place in range(part.first, part.last))
+            columns += part.function.combine(mine, starts)
+        return self._batch(columns)
+
+    def subtract(self, whole: pa.RecordBatch, part: pa.RecordBatch) -> pa.RecordBatch:
+        """The partials of `whole` (folded) without those of `part` (folded), which holds no others; none is left empty.
+
+        The first function of the lane counts rows: where nothing is left, the row goes.
+        """
+        if not part.num_rows:
+            return whole
+        both = pa.concat_batches([whole, part])
+        keys = [both.column(place) for place in (*self.group_places, *self.key_places)]
+        order, starts = self._segments(hashes_of(both), np.zeros(both.num_rows, np.int64), keys)
+        sizes = np.diff(starts, append=both.num_rows)
+        hit, missed = starts[sizes == 2], starts[sizes == 1]
+        less = both.take(pa.array(order[hit])), both.take(pa.array(order[hit + 1]))
+        columns = list(less[0].columns)
+        for piece in self.parts:
+            sides = [tuple(side.column(n) for n in range(piece.first, piece.last)) for side in less]
+            columns[piece.first : piece.last] = piece.function.subtract(sides[0], sides[1])
+        left = self._batch(columns)
+        kept = left.filter(pc.greater(left.column(self.parts[0].first), 0))
+        return self.fold(pa.concat_batches([both.take(pa.array(order[missed])), kept]))
+
+    def renumbered(self, partials: pa.RecordBatch, numbers: Wids | int) -> pa.RecordBatch:
+        """The same partials under other numbers."""
+        if isinstance(numbers, int):
+            numbers = np.full(partials.num_rows, numbers, np.int64)
+        return partials.set_column(1, self.schema.field(1), pa.array(numbers))
+
+    def boundaries(self, partials: pa.RecordBatch) -> Indices:
+        """Where each number and group begins in a folded batch."""
+        starts = starts_of(hashes_of(partials), times_of(partials))
+        groups = [partials.column(place) for place in self.group_places]
+        other = differing(groups, hashes_of(partials))
+        return starts if other is None else np.union1d(starts, other + 1)
+
+    def page_order(self, partials: pa.RecordBatch) -> pa.RecordBatch:
+        """A folded batch as pages want it, by hash, then number: it differs only where groups share a hash."""
+        hashes, numbers = hashes_of(partials), times_of(partials)
+        if not ((hashes[1:] == hashes[:-1]) & (numbers[1:] < numbers[:-1])).any():
+            return partials
+        return partials.take(pa.array(sorted_by([hashes, numbers])))
+
+    def _segments(self, hashes: Hashes, numbers: Times, keys: Sequence[pa.Array]) -> tuple[Indices, Indices]:
+        """The order by hash, group, number and key, and where each of them begins."""
+        groups, others = keys[: len(self.groups)], keys[len(self.groups) :]
+        codes: list[Codes] = [hashes, numbers, *(code for key in others for code in codes_of(key))]
+        order = _order(codes)
+        sorted_hashes = hashes[order]
+        if differing([group.take(pa.array(order)) for group in groups], sorted_hashes) is not None:
+            codes[1:1] = [code for group in groups for code in codes_of(group)]
+            order = sorted_by(codes)
+        return order, starts_of(*(code[order] for code in codes))
+
+    def _batch(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, self.schema, strict=True)]
+        return pa.RecordBatch.from_arrays(cast, schema=self.schema)
+
+
+def counting(groups: Sequence[str], keys: Sequence[str], rows: RowType) -> Lane:
+    """A value lane: how often each key was there."""
+    return Lane.of(groups, keys, [("__n", Count())], rows)
+
+
+def differing(groups: Sequence[pa.Array], hashes: Hashes) -> Indices | None:
+    """Rows after which another group with the same hash follows; None if hashes tell all groups apart."""
+    if not groups or hashes.size < 2:
+        return None
+    repeated = hashes[1:] == hashes[:-1]
+    if not repeated.any():
+        return None
+    other = np.zeros(hashes.size - 1, np.bool_)
+    for group in groups:
+        other |= ~same(group.slice(0, len(group) - 1), group.slice(1))
+    other &= repeated
+    return np.flatnonzero(other) if other.any() else None
+
+
+def partial_columns(part: Part, partials: pa.RecordBatch) -> Columns:
+    """The partials of one function."""
+    return tuple(partials.column(place) for place in range(part.first, part.last))
+
+
+def _order(codes: Sequence[Codes]) -> Indices:
+    """The order by codes; what is in order already, as one page is, need not be sorted."""
+    ahead = np.zeros(max(0, codes[0].size - 1), np.bool_)
+    level = np.ones(ahead.size, np.bool_)
+    for code in codes:
+        ahead |= level & (code[1:] < code[:-1])
+        level &= code[1:] == code[:-1]
+        if ahead.any():
+            return sorted_by(codes)
+    return np.arange(codes[0].size)
+
+
+def _in_order(order: Indices) -> bool:
+    return bool((order[1:] > order[:-1]).all())
+
+
+def _clean(column: pa.Array) -> pa.Array:
+    """Keys as Spark groups them: -0.0 is 0.0, and there is one NaN."""
+    if not pa.types.is_float32(column.type) and not pa.types.is_float64(column.type):
+        return column
+    floats: npt.NDArray[np.float64] = pc.fill_null(column, fill_value=0.0).to_numpy(zero_copy_only=False)
+    clean = np.where(np.isnan(floats), floats.dtype.type("nan"), floats + 0)
+    mask = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    return pa.array(clean, column.type, mask=mask)
+
+
+def _key_field(name: str, rows: RowType) -> pa.Field:
+    return pa.field(MOMENT, pa.int64()) if name == TIME else pa.field(VALUE, rows.columns.field(name).type)

@@ -1,0 +1,121 @@
+"""Results: the partials of complete windows, lowered and finished, in chunks that fit the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.budget import Budget
+from penstock.core.operator import Out
+from penstock.core.rows import RowType, times_of
+from penstock.core.time import TIME_MIN, Times, from_times
+from penstock.core.windows import Wid, Wids
+from penstock.kernels.segments import numbers_of
+from penstock.operators.aggregate.config import WindowAggregate, is_holistic
+from penstock.operators.aggregate.lanes import Lane, partial_columns
+from penstock.operators.aggregate.partials import Piece, Renumber, Source, fits, folded, pieces
+
+_LARGEST_CHUNK = 1 << 16
+"""Rows in one chunk of output at most."""
+
+
+class Read(NamedTuple):
+    """What the results of some windows are made from: sources and new numbers for each lane, how much they grow."""
+
+    sources: Sequence[Sequence[Source]]
+    renumber: Sequence[Renumber | None]
+    growth: int = 1
+
+    @property
+    def all(self) -> list[Source]:
+        """The sources of all lanes."""
+        return [source for lane in self.sources for source in lane]
+
+
+Reading = Callable[[Wid, Wid], Read]
+"""What the windows from one until before another are made from."""
+
+Ends = Callable[[Wids], tuple[Times, Times]]
+"""Where windows start and end, by their numbers."""
+
+
+class Results:
+    """Makes the results of one aggregation from its lanes."""
+
+    def __init__(
+        self, config: WindowAggregate, inputs: tuple[RowType, ...], lanes: Sequence[Lane], budget: Budget
+    ) -> None:
+        self._config = config
+        self._schema = config.output(inputs)
+        self._axis = config.axis(inputs)
+        self._lanes = lanes
+        self._budget = budget
+        self._kinds = inputs[0].columns
+
+    def close(self, first: Wid, after: Wid, read: Reading, ends: Ends) -> Iterator[Out]:
+        """The results of the windows from `first` until before `after`.
+
+        Windows close together as far as memory goes: what one hash has too much of is taken some windows at a time.
+        """
+        reading = read(first, after)
+        for piece in pieces(reading.all, self._budget, reading.growth):
+            yield from self._piece(piece, first, after, read, ends)
+
+    def _piece(self, piece: Piece, first: Wid, after: Wid, read: Reading, ends: Ends) -> Iterator[Out]:
+        reading = read(first, after)
+        if after - first > 1 and not fits(reading.all, piece, self._budget, reading.growth):
+            middle = (first + after) // 2
+            for low, high in ((first, middle), (middle, after)):
+                for part in pieces(read(low, high).all, self._budget, reading.growth, piece):
+                    yield from self._piece(part, low, high, read, ends)
+            return
+        tables = [
+            folded(mine, piece, self._budget, renumber, reading.growth)
+            for mine, renumber in zip(reading.sources, reading.renumber, strict=True)
+        ]
+        with self._budget.hold(2 * sum(table.nbytes for table in tables), "results"):
+            yield from self.out(tables, ends)
+
+    def out(self, tables: Sequence[pa.RecordBatch], ends: Ends) -> Iterator[Out]:
+        """The results of folded partials, one table for each lane."""
+        rows = tables[0].num_rows
+        if not rows:
+            return
+        starts = [lane.boundaries(table) for lane, table in zip(self._lanes[1:], tables[1:], strict=True)]
+        for first in range(0, rows, _LARGEST_CHUNK):
+            last = min(rows, first + _LARGEST_CHUNK)
+            chunk = [tables[0].slice(first, last - first)]
+            cuts = []
+            for table, begin in zip(tables[1:], starts, strict=True):
+                low = int(begin[first])
+                high = int(begin[last]) if last < begin.size else table.num_rows
+                chunk.append(table.slice(low, high - low))
+                cuts.append(begin[first:last] - low)
+            yield Out("results", self._batch(chunk, cuts, ends))
+
+    def _batch(self, tables: Sequence[pa.RecordBatch], starts: Sequence[Wids], ends: Ends) -> pa.RecordBatch:
+        main = tables[0]
+        columns = [main.column(place) for place in self._lanes[0].group_places]
+        columns += [self._moments(edge) for edge in ends(times_of(main))]
+        parts = {part.name: part for part in self._lanes[0].parts}
+        for name, function in self._config.aggregates:
+            if is_holistic(function):
+                place = next(n for n, lane in enumerate(self._lanes) if lane.keys == function.keys)
+                lane, table = self._lanes[place], tables[place]
+                values = table.column(lane.key_places[-1])
+                counts = numbers_of(table.column(lane.parts[0].first)).astype(np.int64, copy=False)
+                columns.append(function.finish(values, counts, starts[place - 1]))
+            else:
+                part = parts[name]
+                columns.append(part.function.lower(partial_columns(part, main), part.kind))
+        cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, self._schema, strict=True)]
+        return pa.RecordBatch.from_arrays(cast, schema=self._schema)
+
+    def _moments(self, times: Times) -> pa.Array:
+        """Window edges in the type of the time column; the beginning of the axis is no moment: null."""
+        endless = times == TIME_MIN
+        mask = endless if endless.any() else None
+        return from_times(pa.array(np.where(endless, 0, times), pa.int64(), mask=mask), self._axis)
