@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 
-from tests.aggregates import BOUNDED, HOLISTIC, Case, cases, run
+from penstock.operators.aggregate.paned import PanedAggregation
+from tests.aggregates import BOUNDED, HOLISTIC, SUBTRACTABLE, Case, cases, run
 from tests.streams import examples
 
 
@@ -17,12 +19,32 @@ def check(case: Case) -> None:
 
 
 @given(cases(methods=["wid"]))
-@examples(0.2)
+@examples(0.06)
 def test_f10_wid_equals_its_definition(case):
     check(case)
 
 
 @given(cases(methods=["wid"], names=[*BOUNDED, *HOLISTIC]))
-@examples(0.2)
+@examples(0.06)
 def test_wid_equals_its_definition_for_holistic_aggregates_beside_others(case):
+    check(case)
+
+
+@given(cases(methods=["paned"], names=[*BOUNDED, *HOLISTIC]))
+@examples(0.06)
+def test_f12_panes_equal_their_definition(case):
+    check(case)
+
+
+@given(cases(methods=["paned"], names=[*BOUNDED, *HOLISTIC]))
+@examples(0.1)
+def test_f12_panes_on_two_stacks_equal_their_definition(case):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PanedAggregation, "direct_rows", 0)
+        check(case)
+
+
+@given(cases(methods=["differential"], names=[*SUBTRACTABLE, *HOLISTIC]))
+@examples(0.06)
+def test_f13_windows_that_slide_by_subtraction_equal_their_definition(case):
     check(case)

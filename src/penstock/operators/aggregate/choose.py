@@ -8,6 +8,8 @@ from penstock.core.operator import Logic, State
 from penstock.core.pages import PageStore
 from penstock.core.rows import RowType
 from penstock.operators.aggregate.config import WindowAggregate
+from penstock.operators.aggregate.differential import DifferentialAggregation, check_differential
+from penstock.operators.aggregate.paned import PanedAggregation
 from penstock.operators.aggregate.wid import WidAggregation
 
 
@@ -20,4 +22,9 @@ def logic_of(
     meter: Meter | None,
 ) -> Logic:
     """The logic of a config."""
-    return WidAggregation(config, inputs, store, budget, state, meter)
+    if config.method == "wid":
+        return WidAggregation(config, inputs, store, budget, state, meter)
+    if config.method == "differential":
+        check_differential(config, inputs)
+        return DifferentialAggregation(config, inputs, store, budget, state, meter)
+    return PanedAggregation(config, inputs, store, budget, state, meter)
