@@ -22,10 +22,10 @@ demo: $(STAMP)
 test: lint types
 	$(BIN)/penstock doctor --quiet
 	$(BIN)/coverage erase
-	$(BIN)/pytest --cov --cov-report=term:skip-covered --cov-report=html --durations=10
+	$(BIN)/pytest -n 2 --dist loadgroup --cov --cov-report=term:skip-covered --cov-report=html --durations=10
 
 test-fast: $(STAMP)
-	$(BIN)/pytest -m "not spark and not slow" --hypothesis-profile=fast
+	$(BIN)/pytest -n 2 -m "not spark and not slow" --hypothesis-profile=fast
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

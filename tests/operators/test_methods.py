@@ -78,6 +78,23 @@ def test_a_count_below_one_is_refused(kind, name):
         kind(**{name: 0})
 
 
+@pytest.mark.parametrize(("kind", "name"), [(Ewj, "gain"), (AhEwj, "gain"), (Rpwj, "access_time"), (Rpwj, "low_mark")])
+def test_less_than_nothing_is_refused(kind, name):
+    with pytest.raises(ConfigError, match=rf"^{name}=-1 is negative\. Write 0 or more\.$"):
+        kind(**{name: -1})
+
+
+@pytest.mark.parametrize("slide", [0, "-1 s"])
+def test_a_slide_that_does_not_move_is_refused(slide):
+    with pytest.raises(ConfigError, match=r"^slide=.* does not move\. Write how often rows may leave, above 0\.$"):
+        Rpwj(slide=slide)
+
+
+def test_a_disk_that_reads_nothing_is_refused():
+    with pytest.raises(ConfigError, match=r"^read_rate=0 reads nothing\. Write bytes per second, above 0\.$"):
+        Rpwj(read_rate=0)
+
+
 def test_a_least_memory_above_half_is_refused():
     with pytest.raises(ConfigError) as refused:
         AhEwj(least=0.6)

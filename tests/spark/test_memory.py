@@ -86,7 +86,10 @@ def run(spark, folder: Path, feeds: list[Feed], method: str, *, end: bool) -> tu
     return sum(count for count, _ in totals), sum(total for _, total in totals), state
 
 
-@pytest.mark.parametrize(("times", "method"), [*[(times, "auto") for times in (0.5, 2, 8, 32)], (8, "ewj")])
+CASES = [(0.5, "auto"), *((times, method) for times in (2, 8, 32) for method in ("auto", "ewj", "ah_ewj", "rpwj"))]
+
+
+@pytest.mark.parametrize(("times", "method"), CASES)
 def test_private_memory_stays_within_the_share_whatever_the_state(spark, tmp_path, times, method, record_property):
     run(spark, tmp_path / "warm", two_streams(tmp_path / "warm", 100), method, end=False)
     baseline = max(private_memory().values())
@@ -94,7 +97,7 @@ def test_private_memory_stays_within_the_share_whatever_the_state(spark, tmp_pat
     feeds = two_streams(tmp_path / "big", rows)
     with watched() as most:
         pairs, total, state = run(spark, tmp_path / "big", feeds, method, end=False)
-    late_pairs, late_total, _ = run(spark, tmp_path / "big", feeds, method, end=True)
+        late_pairs, late_total, _ = run(spark, tmp_path / "big", feeds, method, end=True)
     assert pairs + late_pairs == len(range(0, rows, 10))
     assert total + late_total == 2 * sum(range(0, rows, 10))
     assert state >= 0.9 * times * MEMORY

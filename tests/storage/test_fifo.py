@@ -281,6 +281,10 @@ def mixed(first: int, widths: tuple[tuple[int | None, int], ...]) -> list[dict]:
 
 @given(memories, st.lists(steps, max_size=14))
 @example(700, [Put(((60, 20),) * 40), Save(30_000), Put(((0, 0),) * 200), Save(700), Take(400), Peek(3)])
+@example(
+    700,
+    [Put(((None, 0),) * 4 + ((None, 20), (21, 20), (60, 0)) + ((None, 0),) * 5), Save(30_000), Take(8)],
+)
 @examples(0.2)
 def test_a_queue_is_a_deque_within_its_memory(memory, steps):
     kept = Budget(1 << 40)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.core.budget import parse_bytes
 from penstock.core.errors import ConfigError, FlowError
 from penstock.core.progress import NoPromise, Policy, Punctuated
-from penstock.core.rows import HASH, TIME
+from penstock.core.rows import RESERVED
 from penstock.core.time import time_unit
 from penstock.flow.graph import JoinNode, Node, SourceNode, sources_of
 from penstock.flow.report import Report
@@ -55,7 +55,7 @@ class Flow(abc.ABC):
         `ordered`, `bounded_tuples`, `punctuated`, `timer`) and, left out, promises nothing until the source ends.
         """
         columns = self._columns_of(data)
-        for reserved in (HASH, TIME):
+        for reserved in RESERVED:
             if reserved in columns.names:
                 raise ConfigError(f"Column {reserved!r} has a name that penstock uses inside. Rename it in the source.")
         unit = time_unit(columns, time)

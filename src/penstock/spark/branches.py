@@ -16,14 +16,14 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
 from penstock.core.progress import Punctuated
-from penstock.core.rows import HASH, TIME
+from penstock.core.rows import HASH, RESERVED, TIME
 from penstock.core.within import LEFT
 from penstock.flow.graph import JoinNode, Node, SelectNode, SourceNode, UnionNode, WhereNode, sources_of
 from penstock.flow.sinks import Sink
 from penstock.operators.window_join.config import KEEPS_LEFT, KEEPS_RIGHT
 from penstock.spark.types import any_null, col, spark_type, time_as_long, time_from_long
 
-TAG, MARK = "__tag", "__mark"
+TAG, MARK = RESERVED[2:]
 
 
 @dataclass(frozen=True, eq=False)

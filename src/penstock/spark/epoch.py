@@ -44,7 +44,7 @@ from penstock.spark.branches import (
     where_pairs,
     with_time,
 )
-from penstock.spark.shard import Inlet, PortBounds, ShardTask
+from penstock.spark.shard import Inlet, PortBounds, ShardTask, packed
 from penstock.spark.sinks import deliver
 from penstock.spark.types import col, long, shard_of, signed, time_as_long
 from penstock.storage.versioned import Checkpoint, Ledger, Plan, next_ledger, state_from_json
@@ -330,7 +330,7 @@ class _EpochWork:
             types=join.types,
             inlets=tuple(Inlet(b.tag, b.port, tuple(place[lane] for lane in b.lanes)) for b in into),
             ports=(self._port(join, 0), self._port(join, 1)),
-            states=engine.ledger.states.get(join.name, ()),
+            states=tuple(packed(state) for state in engine.ledger.states.get(join.name, ())),
             shards=plan.shards,
             share=engine._memory // engine.slots,
             checkpoint=engine._checkpoint.uri,

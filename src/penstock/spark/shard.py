@@ -7,8 +7,10 @@ its output has been taken.
 from __future__ import annotations
 
 import ctypes
+import pickle
 import tempfile
 import time as clock
+import zlib
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -44,7 +46,10 @@ _AT_ONCE = 1 << 16
 """Rows taken from a queue at once, if they fit."""
 
 _SMALL = 1 << 13
-"""Batches of output with fewer rows are gathered."""
+"""Batches of output are gathered up to so many rows,"""
+
+_GATHERED = 32
+"""or to this part of the share."""
 
 _M_MMAP_THRESHOLD = -3
 """glibc's name for the size from which an allocation is mapped on its own."""
@@ -82,7 +87,8 @@ class ShardTask:
     types: tuple[RowType, RowType]
     inlets: tuple[Inlet, ...]
     ports: tuple[PortBounds, PortBounds]
-    states: tuple[State, ...]
+    states: tuple[bytes, ...]
+    """The state of each shard in the version before, pickled: a task unpacks those that concern it."""
     shards: int
     share: int
     checkpoint: str
@@ -129,9 +135,10 @@ class ShardTask:
     def _state(self, shard: int, store: FilePages) -> State:
         """This shard's state in the version before, however many shards that had."""
         if len(self.states) == self.shards:
-            return self.states[shard]
+            return unpacked(self.states[shard])
         first, last = hash_range(shard, self.shards)
-        clipped = [clip_page(store, page, first, last) for state in self.states for page in state.pages]
+        pages = (page for state in self.states for page in unpacked(state).pages)
+        clipped = (clip_page(store, page, first, last) for page in pages)
         return State(tuple(page for page in clipped if page is not None))
 
     def _run(
@@ -146,6 +153,7 @@ class ShardTask:
             work.rows_by_port[port] += rows.num_rows
             yield from work.out(logic.rows(port, rows))
             del rows
+            _give_back()
         for port, bounds in enumerate(self.ports):
             yield from work.out(logic.advance(port, bounds.given(tops[port])))
         yield from work.out(logic.idle(Quiet(sum(work.rows_by_port))))
@@ -217,6 +225,16 @@ class ShardTask:
         return rows.take(pa.array(np.flatnonzero(batch.column(0).to_numpy() == inlet.tag)))
 
 
+def packed(state: State) -> bytes:
+    """A shard's state in few bytes: every task gets those of all shards."""
+    return zlib.compress(pickle.dumps(state), 1)
+
+
+def unpacked(state: bytes) -> State:
+    """What was packed."""
+    return pickle.loads(zlib.decompress(state))  # type: ignore[no-any-return]
+
+
 def _taken(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     """All the batches as one, and the list empty."""
     whole = pa.concat_batches(batches) if len(batches) > 1 else batches[0]
@@ -268,31 +286,35 @@ class _Work:
         begun = clock.perf_counter()
         for out in outs:
             self.rows_out += out.rows.num_rows
-            if self._gather(small, out.rows):
-                continue
-            ready = [*self._gathered(small), out.rows]
-            begun = yield from self._hand_over(ready, begun)
-        yield from self._hand_over(self._gathered(small), begun)
+            if not self._gather(small, out.rows):
+                begun = yield from self._release(small, begun)
+                begun = yield from self._hand_over(out.rows, begun)
+        yield from self._release(small, begun)
 
     def _gather(self, small: list[pa.RecordBatch], rows: pa.RecordBatch) -> bool:
         """Whether rows can wait for more to join them."""
-        size = rows.nbytes
-        if rows.num_rows >= _SMALL or 8 * size > self._budget.room or sum(b.num_rows for b in small) >= _SMALL:
+        waiting = sum(batch.num_rows for batch in small) + rows.num_rows
+        size = sum(batch.nbytes for batch in small) + rows.nbytes
+        if waiting > _SMALL or size > self._budget.limit // _GATHERED or 4 * rows.nbytes > self._budget.room:
             return False
-        self._budget.charge(2 * size, "gathering output")
+        self._budget.charge(2 * rows.nbytes, "gathering output")
         small.append(rows)
         return True
 
-    def _gathered(self, small: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        if not small:
-            return []
-        self._budget.release(2 * sum(batch.nbytes for batch in small))
-        return [_taken(small)]
+    def _release(self, small: list[pa.RecordBatch], begun: float) -> Generator[pa.RecordBatch, None, float]:
+        """Hand over what was gathered; it is charged until Spark has it."""
+        if small:
+            size = 2 * sum(batch.nbytes for batch in small)
+            begun = yield from self._hand_over(_taken(small), begun)
+            self._budget.release(size)
+        return begun
 
-    def _hand_over(self, ready: list[pa.RecordBatch], begun: float) -> Generator[pa.RecordBatch, None, float]:
+    def _hand_over(self, rows: pa.RecordBatch, begun: float) -> Generator[pa.RecordBatch, None, float]:
         done = clock.perf_counter()
         self.seconds["work"] += done - begun
-        yield from ready
+        yield rows
+        del rows
+        _give_back()
         begun = clock.perf_counter()
         self.seconds["output"] += begun - done
         return begun

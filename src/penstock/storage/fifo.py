@@ -246,8 +246,8 @@ class SpillingQueue:
         return part
 
     def _unspill(self, page: Page, rows: pa.RecordBatch) -> _Held:
-        """All that is left of `page`, in memory; a copy if it is only a slice of what the store keeps."""
-        part = self._hold(rows) if page.begin else self._charged(rows)
+        """All that is left of `page`, in memory; a copy if it is only a slice of what the store keeps alive."""
+        part = self._hold(rows) if rows.get_total_buffer_size() > 2 * rows.nbytes else self._charged(rows)
         self._store.drop(page.name)
         self._spilled -= page.nbytes
         return part

@@ -15,10 +15,12 @@ from pyarrow import fs
 
 from penstock.core.errors import StateError
 
-_CHECKED: dict[str, tuple[int, int]] = {}
-"""Files this process has checked or written, with their size and time of change; the latest `_REMEMBERED`."""
+_CHECKED: dict[int, int] = {}
+"""Files this process has checked or written, by the hash of their path: a hash of their size and time of change."""
 
 _REMEMBERED = 10_000
+"""Of so many, the latest."""
+
 _OPEN = 128
 
 
@@ -86,7 +88,7 @@ class FilePages:
         if name in self._written:
             self._written.discard(name)
             self._mapped.pop(name, None)
-            _CHECKED.pop(self._path(name), None)
+            _CHECKED.pop(hash(self._path(name)), None)
             self._files.delete_file(self._path(name))
 
     def _keep_open(self, name: str, rows: pa.RecordBatch) -> None:
@@ -135,7 +137,7 @@ def open_folder(uri: str) -> tuple[fs.FileSystem, str]:
 
 
 def _remember(path: str) -> None:
-    _CHECKED[path] = _stamp(path)
+    _CHECKED[hash(path)] = _stamp(path)
     if len(_CHECKED) > _REMEMBERED:
         del _CHECKED[next(iter(_CHECKED))]
 
@@ -143,11 +145,11 @@ def _remember(path: str) -> None:
 def _unchanged(path: str) -> bool:
     """Whether this process has checked a file, and nobody touched it since."""
     try:
-        return path in _CHECKED and _CHECKED[path] == _stamp(path)
+        return _CHECKED.get(hash(path)) == _stamp(path)
     except FileNotFoundError:
         return False
 
 
-def _stamp(path: str) -> tuple[int, int]:
+def _stamp(path: str) -> int:
     stat = os.stat(path)
-    return stat.st_size, stat.st_mtime_ns
+    return hash((stat.st_size, stat.st_mtime_ns))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
-from penstock.core.durations import DurationLike
+from penstock.core.durations import Duration, DurationLike
 from penstock.core.errors import ConfigError
 
 MethodName = Literal["auto", "oa", "ewj", "ah_ewj", "rpwj"]
@@ -63,6 +63,7 @@ class Ewj(Segments):
         _check_parts(self.recent, self.frequent, self.invalidation)
         _check_fraction(probe=self.probe, decay=self.decay)
         _check_count(refresh=self.refresh)
+        _check_not_negative(gain=self.gain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ class AhEwj(Segments):
         _check_parts(self.recent, self.frequent, self.invalidation)
         _check_fraction(least=self.least, probe=self.probe, decay=self.decay)
         _check_count(partitions=self.partitions, train=self.train, refresh=self.refresh)
+        _check_not_negative(gain=self.gain)
         if self.flush is not None:
             _check_count(flush=self.flush)
         if self.least > 0.5:
@@ -137,8 +139,12 @@ class Rpwj(Segments):
     def __post_init__(self) -> None:
         Segments.__post_init__(self)
         _check_fraction(flush=self.flush, decay=self.decay)
-        _check_count(partitions=self.partitions)
-        _check_count(read_memory=self.read_memory)
+        _check_count(partitions=self.partitions, read_memory=self.read_memory)
+        _check_not_negative(access_time=self.access_time, low_mark=self.low_mark, high_mark=self.high_mark)
+        if self.read_rate <= 0:
+            raise ConfigError(f"read_rate={self.read_rate} reads nothing. Write bytes per second, above 0.")
+        if self.slide is not None and Duration.of(self.slide, "slide").amount <= 0:
+            raise ConfigError(f"slide={self.slide!r} does not move. Write how often rows may leave, above 0.")
 
 
 Deferring = Ewj | AhEwj | Rpwj
@@ -193,3 +199,9 @@ def _check_count(**counts: int) -> None:
     for name, value in counts.items():
         if value < 1:
             raise ConfigError(f"{name}={value} is too few. Write 1 or more.")
+
+
+def _check_not_negative(**values: float) -> None:
+    for name, value in values.items():
+        if value < 0:
+            raise ConfigError(f"{name}={value} is negative. Write 0 or more.")
