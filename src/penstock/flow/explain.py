@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from penstock.core.budget import show_bytes
-from penstock.flow.graph import JoinNode, Node, SelectNode, SourceNode, UnionNode, WhereNode, sources_of
+from penstock.flow.graph import (
+    AggregateNode,
+    JoinNode,
+    Node,
+    OperatorNode,
+    SelectNode,
+    SourceNode,
+    UnionNode,
+    WhereNode,
+    sources_of,
+)
 from penstock.flow.report import Report
 from penstock.flow.sinks import Sink
 from penstock.operators.window_join import MethodName, method_name
@@ -38,6 +48,8 @@ def _tree(node: Node, report: Report, choices: Mapping[str, Choice], indent: int
 def _describe(node: Node, report: Report, choices: Mapping[str, Choice]) -> list[str]:
     if isinstance(node, JoinNode):
         return [*_describe_join(node, choices.get(node.name)), *_measured(node, report)]
+    if isinstance(node, AggregateNode):
+        return [*_describe_aggregate(node), *_measured(node, report)]
     if isinstance(node, SourceNode):
         return [_describe_source(node, report)]
     if isinstance(node, SelectNode):
@@ -57,6 +69,13 @@ def _describe_join(node: JoinNode, choice: Choice | None) -> list[str]:
     return [*lines, f"  pairs only where {node.where} (native)"] if node.where else lines
 
 
+def _describe_aggregate(node: AggregateNode) -> list[str]:
+    config = node.config
+    by = f" by {', '.join(config.by)}" if config.by else ""
+    asked = ", ".join(f"{name} = {function}" for name, function in config.aggregates)
+    return [f"{node.name}: {config.window}{by}: {asked}"]
+
+
 def _asked(method: MethodName) -> Choice:
     """What stands for a choice where the user made it, or where nothing has run yet."""
     if method == "auto":
@@ -64,7 +83,7 @@ def _asked(method: MethodName) -> Choice:
     return Choice(method, f"method={method!r} was asked for")
 
 
-def _measured(node: JoinNode, report: Report) -> list[str]:
+def _measured(node: OperatorNode, report: Report) -> list[str]:
     epochs = [(epoch, epoch.operators[node.name]) for epoch in report.epochs if node.name in epoch.operators]
     if not epochs:
         return ["  measured: nothing yet"]

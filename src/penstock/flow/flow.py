@@ -109,8 +109,8 @@ class Flow(abc.ABC):
                     raise ConfigError(f"to_parquet({sink.path!r}) is another sink's path. Each needs one of its own.")
         self._sinks.append(sink)
 
-    def _operator_name(self, name: str | None) -> str:
-        label = name or f"join{len(self._operators)}"
+    def _operator_name(self, name: str | None, kind: str) -> str:
+        label = name or f"{kind}{len(self._operators)}"
         if label in self._operators:
             raise ConfigError(f"name={label!r} is another operator's name. Choose one of its own.")
         if not label.replace("-", "_").isidentifier():

@@ -11,8 +11,10 @@ import pyarrow as pa
 from penstock.core.durations import TimeUnit
 from penstock.core.progress import Policy
 from penstock.core.rows import RowType
+from penstock.core.time import Time
 from penstock.core.within import LEFT, RIGHT
-from penstock.operators.window_join import WindowJoin
+from penstock.operators.aggregate.config import WindowAggregate
+from penstock.operators.window_join import WindowJoin, method_name
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -82,17 +84,51 @@ class UnionNode(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class JoinNode(Node):
-    """Two streams joined; `where` is a condition on pairs, over l and r."""
+class OperatorNode(Node):
+    """A stream that an operator with state makes: what it is asked to do, and the rows of each of its ports."""
 
     name: str
+    config: Any
+    types: tuple[RowType, ...]
+    clock: tuple[str, ...]
+    """The columns of the results that their event time is made from; two for 'latest' and 'earliest'."""
+
+    def bound(self, config: Any, *ports: Time) -> Time:
+        """The bound of the results once the ports are bound so; `config` is the node's, by the method that runs."""
+        return config.bound(config.bounds(*ports))  # type: ignore[no-any-return]
+
+    def method(self, config: Any) -> str:
+        """The name of the method that runs."""
+        return str(config.method)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AggregateNode(OperatorNode):
+    """The windows of a stream, aggregated. The event time of a result is the step before its window's end."""
+
+    input: Node
+    config: WindowAggregate
+    types: tuple[RowType]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """One."""
+        return (self.input,)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JoinNode(OperatorNode):
+    """Two streams joined; `where` is a condition on pairs, over l and r."""
+
     left: Node
     right: Node
     config: WindowJoin
     types: tuple[RowType, RowType]
     where: str | None
-    clock: tuple[str, ...]
-    """The columns of the results that their event time is made from; two for 'latest' and 'earliest'."""
+
+    def method(self, config: WindowJoin) -> str:
+        """The name of the method that runs."""
+        return method_name(config.method)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -124,9 +160,9 @@ def sources_of(*nodes: Node) -> list[SourceNode]:
     return [node for node in walk(*nodes) if isinstance(node, SourceNode)]
 
 
-def joins_of(*nodes: Node) -> list[JoinNode]:
+def operators_of(*nodes: Node) -> list[OperatorNode]:
     """Every operator, inputs before the operators that use them."""
-    return [node for node in walk(*nodes) if isinstance(node, JoinNode)]
+    return [node for node in walk(*nodes) if isinstance(node, OperatorNode)]
 
 
 def walk(*nodes: Node) -> Iterator[Node]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from penstock.flow.graph import JoinNode, Node, joins_of
+from penstock.flow.graph import Node, OperatorNode, operators_of
 
 Emits = Literal["results", "late"]
 """What of a stream a sink takes."""
@@ -27,9 +27,9 @@ class Sink:
         return "at least once"
 
 
-def joins_needed(sinks: Sequence[Sink]) -> list[JoinNode]:
+def operators_needed(sinks: Sequence[Sink]) -> list[OperatorNode]:
     """The operators whose results some sink takes, inputs first; one whose late rows alone are taken need not run."""
-    return joins_of(*(sink.node for sink in sinks if sink.emits == "results"))
+    return operators_of(*(sink.node for sink in sinks if sink.emits == "results"))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

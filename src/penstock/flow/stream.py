@@ -6,13 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc  # noqa: F401 (docstrings)
 
+from penstock.core.durations import DurationLike
 from penstock.core.errors import ConfigError
 from penstock.core.rows import RowType
+from penstock.core.windows import Window, sliding
 from penstock.core.within import LEFT, RIGHT, Band, Tumbling
-from penstock.flow.graph import JoinNode, Node, SelectNode, UnionNode, WhereNode, late_columns
+from penstock.flow.graph import AggregateNode, JoinNode, Node, SelectNode, UnionNode, WhereNode, late_columns
 from penstock.flow.keys import common_key
 from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
+from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, Method, WindowAggregate
 from penstock.operators.window_join import JoinTime, WindowJoin
 from penstock.operators.window_join.config import default_time, read_how, read_on
 from penstock.operators.window_join.methods import Deferring, MethodName, read_method
@@ -244,7 +248,7 @@ class Stream(Outlets):
             unit=left.unit,
             timed=bool(clock),
             clock=clock,
-            name=self._flow._operator_name(name),
+            name=self._flow._operator_name(name, "join"),
             left=left,
             right=right,
             config=config,
@@ -255,8 +259,105 @@ class Stream(Outlets):
             self._flow._check_pairs(node, where)
         return self._made(node)
 
+    def window(
+        self,
+        window: Window | None = None,
+        *,
+        range: DurationLike | None = None,
+        slide: DurationLike | None = None,
+        origin: DurationLike = 0,
+    ) -> Windowed:
+        """Cut the stream into windows: of `range` every `slide` (one after the other without one), or any other kind.
+
+        Other kinds: ``pk.session("30 min")``, ``pk.landmark("1 h")``, ``pk.rows(1000, 10)``,
+        ``pk.slide_by_tuple("5 min")``. Then say by which columns to group and what to aggregate.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> sales = flow.source(pa.table({"shop": ["a", "b", "a"], "eur": [1, 2, 3], "t": [0, 4, 9]}), time="t")
+        >>> rows = sales.window(range=10, slide=5).by("shop").agg(n=pk.count(), eur=pk.sum("eur")).to_memory()
+        >>> _ = flow.run()
+        >>> rows.table().filter(pc.field("shop") == "a").select(["window_end", "n", "eur"]).to_pylist()
+        [{'window_end': 5, 'n': 1, 'eur': 1}, {'window_end': 10, 'n': 2, 'eur': 4}, {'window_end': 15, 'n': 1, 'eur': 3}]
+        """
+        return Windowed(self, read_window(window, range, slide, origin))
+
     def _made(self, node: Node) -> Stream:
         return Stream(self._flow, node)
+
+
+class Windowed:
+    """A stream cut into windows, to be aggregated: ``.by("shop").agg(n=pk.count())``."""
+
+    def __init__(self, stream: Stream, window: Window, by: tuple[str, ...] = ()) -> None:
+        self._stream = stream
+        self._window = window
+        self._by = by
+
+    def by(self, *columns: str) -> Windowed:
+        """Aggregate each value, or combination of values, of these columns by itself. Null is a value, too."""
+        return Windowed(self._stream, self._window, (*self._by, *columns))
+
+    def agg(
+        self,
+        *,
+        emit: Emit = "final",
+        method: Method = "auto",
+        name: str | None = None,
+        start: str = "window_start",
+        end: str = "window_end",
+        **aggregates: AnyFunction,
+    ) -> Stream:
+        """Aggregate the rows of each window and group: a result per window and group that has a row.
+
+        Columns: those of `by`, `window_start`, `window_end` (exclusive), and the aggregates under their names. The
+        results leave once their window is complete; ``.where(…)`` on them is SQL's HAVING.
+        """
+        stream = self._stream
+        node = stream._node
+        if not node.timed:
+            raise ConfigError(
+                "The stream has lost its event time: it is a join of streams whose time columns were not selected. "
+                "Keep the time column in the .select(…) before that join."
+            )
+        config = WindowAggregate(
+            self._window, self._by, tuple(aggregates.items()), emit, node.unit, method, start, end
+        )
+        types = (RowType(node.columns, config.keys, node.time),)
+        by_rows = isinstance(self._window, BY_ROWS)
+        made = AggregateNode(
+            columns=config.output(types),
+            time=None,
+            unit=node.unit,
+            timed=not by_rows,
+            clock=() if by_rows else (end,),
+            name=stream._flow._operator_name(name, "window"),
+            input=node,
+            config=config,
+            types=types,
+        )
+        return Stream(stream._flow, made)
+
+
+def read_window(
+    window: Window | None, range: DurationLike | None, slide: DurationLike | None, origin: DurationLike
+) -> Window:
+    """Read what `Stream.window` was given: a window, or the range and slide of one.
+
+    >>> str(read_window(None, "1 h", "1 min", 0))
+    'sliding(range=1 h, slide=1 min)'
+    """
+    if window is None:
+        if range is None:
+            raise ConfigError("window() says not how long a window is. Write .window(range='10 min', slide='1 min').")
+        return sliding(range, slide, origin)
+    if range is not None or slide is not None:
+        raise ConfigError(f"window={window} and range= are two windows. Write one of them.")
+    if not hasattr(window, "on"):
+        raise ConfigError(
+            f"window={window!r} is not a kind of window. Write .window(range='10 min'), or pk.session('30 min')."
+        )
+    return window
 
 
 def _check_join(

@@ -25,8 +25,10 @@ from penstock.core.time import TIME_MAX, TIME_MIN, Time, as_times, show_time
 from penstock.flow.explain import explain
 from penstock.flow.flow import Flow
 from penstock.flow.graph import (
+    AggregateNode,
     JoinNode,
     Node,
+    OperatorNode,
     SelectNode,
     SourceNode,
     UnionNode,
@@ -36,12 +38,11 @@ from penstock.flow.graph import (
     walk,
 )
 from penstock.flow.report import EpochReport, OperatorReport, Report
-from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink, joins_needed
+from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink, operators_needed
 from penstock.flow.stream import Stream
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import shard_of
 from penstock.local import sql
-from penstock.operators.window_join import WindowJoin, method_name
 from penstock.planner import Pilot
 from penstock.planner.machine import here
 from penstock.storage.compaction import compact
@@ -156,15 +157,15 @@ class LocalQuery:
         self._spill = tempfile.TemporaryDirectory(prefix="penstock-")
         self._budgets = [Budget(max(1, flow.memory // flow.shards)) for _ in range(flow.shards)]
         self._stores = [MemoryPages(budget, FilePages(self._spill.name)) for budget in self._budgets]
-        self._states: dict[JoinNode, list[State]] = {
-            node: [State()] * flow.shards for node in joins_needed(self._sinks)
+        self._states: dict[OperatorNode, list[State]] = {
+            node: [State()] * flow.shards for node in operators_needed(self._sinks)
         }
-        joins = list(self._states)
-        self._ports: dict[JoinNode, tuple[Time, Time]] = dict.fromkeys(joins, (TIME_MIN, TIME_MIN))
-        self._pilots = {
-            node: Pilot(node.config, _feeds(node, joins), flow.memory, flow.shards, here())
-            for node in joins
-            if node.config.method == "auto"
+        operators = list(self._states)
+        self._ports: dict[OperatorNode, tuple[Time, ...]] = dict.fromkeys(operators, (TIME_MIN, TIME_MIN))
+        self._pilots: dict[OperatorNode, Pilot] = {
+            node: Pilot(node.config, _feeds(node, operators), flow.memory, flow.shards, here())
+            for node in operators
+            if isinstance(node, JoinNode) and node.config.method == "auto"
         }
         self._ended = False
 
@@ -228,7 +229,7 @@ class _Epoch:
         self._operators: dict[str, OperatorReport] = {}
         self._seen: dict[SourceNode, Seen] = {}
         self._bounds: dict[Node, Time] = {}
-        self.states: dict[JoinNode, list[State]] = {}
+        self.states: dict[OperatorNode, list[State]] = {}
         for node in query._tracks:
             self._take(node, tables.get(node, node.columns.empty_table()))
         self.tracks = self._follow(end)
@@ -243,7 +244,7 @@ class _Epoch:
         """How far a stream has promised, once its rows are computed."""
         if isinstance(node, SourceNode):
             return self.tracks[node].bound
-        if isinstance(node, JoinNode):
+        if isinstance(node, OperatorNode):
             return self._bounds[node]
         return min(self.bound(part) for part in node.inputs)
 
@@ -300,18 +301,18 @@ class _Epoch:
             return sql.where(self.rows(node.input), node.condition)
         if isinstance(node, UnionNode):
             return pa.concat_tables([self.rows(member).select([*node.columns.names, TIME]) for member in node.members])
-        if isinstance(node, JoinNode):
-            return self._join(node)
+        if isinstance(node, OperatorNode):
+            return self._operate(node)
         raise TypeError(node)
 
-    def _join(self, node: JoinNode) -> pa.Table:
+    def _operate(self, node: OperatorNode) -> pa.Table:
         begun = clock.perf_counter()
         pilot = self._query._pilots.get(node)
         config = node.config if pilot is None else replace(node.config, method=pilot.decide().method)
         tally = Tally()
         shards = self._logics(node, config, tally)
         batches: list[pa.RecordBatch] = []
-        arrived = [0, 0]
+        arrived = [0] * len(node.inputs)
         for port, part in enumerate(node.inputs):
             given = self.rows(part)
             arrived[port] = given.num_rows
@@ -334,36 +335,41 @@ class _Epoch:
             pages=len(pages),
             phases={"work": clock.perf_counter() - begun},
             peak_memory=max(budget.peak for budget in self._query._budgets),
-            method=method_name(config.method),
+            method=node.method(config),
             deferred=tally.deferred,
         )
-        after = (self.bound(node.left), self.bound(node.right))
+        after = tuple(self.bound(part) for part in node.inputs)
         if pilot is not None:
             pilot.saw(self._query._ports[node], after, (arrived[0], arrived[1]), pages)
         self._query._ports[node] = after
-        return _timed(node, sql.where_pairs(results, node.where, node.sides) if node.where else results)
+        if isinstance(node, JoinNode) and node.where:
+            results = sql.where_pairs(results, node.where, node.sides)
+        return _timed(node, results)
 
-    def _logics(self, node: JoinNode, config: WindowJoin, meter: Tally) -> list[Logic]:
+    def _logics(self, node: OperatorNode, config: Any, meter: Tally) -> list[Logic]:
         query = self._query
         parts = zip(query._stores, query._budgets, query._states[node], strict=True)
         return [config.logic(node.types, store, budget, state, meter) for store, budget, state in parts]
 
-    def _save(self, node: JoinNode, shards: list[Logic]) -> None:
-        parts = zip(shards, self._query._stores, self._query._budgets, strict=True)
-        self.states[node] = [
-            replace(state := logic.state(), pages=compact(state.pages, store, budget)) for logic, store, budget in parts
-        ]
+    def _save(self, node: OperatorNode, shards: list[Logic]) -> None:
+        """Keep what the shards have become; joins leave many small pages, aggregations merge their own."""
+        states = [logic.state() for logic in shards]
+        if isinstance(node, JoinNode):
+            parts = zip(states, self._query._stores, self._query._budgets, strict=True)
+            states = [replace(state, pages=compact(state.pages, store, budget)) for state, store, budget in parts]
+        self.states[node] = states
 
 
-def _feeds(node: JoinNode, joins: Sequence[JoinNode]) -> bool:
+def _feeds(node: OperatorNode, operators: Sequence[OperatorNode]) -> bool:
     """Whether an operator's results go into another."""
-    return any(node in walk(*other.inputs) for other in joins)
+    return any(node in walk(*other.inputs) for other in operators)
 
 
-def _routed(node: JoinNode, port: int, rows: pa.Table, shards: int) -> list[pa.RecordBatch]:
+def _routed(node: OperatorNode, port: int, rows: pa.Table, shards: int) -> list[pa.RecordBatch]:
     types = node.types[port]
     cast = rows.select([*types.columns.names, TIME]).cast(types.columns.append(pa.field(TIME, pa.int64())))
-    hashes = hash_keys([cast.column(key).combine_chunks() for key in types.keys])
+    keys = [cast.column(key).combine_chunks() for key in types.keys]
+    hashes = hash_keys(keys) if keys else np.zeros(cast.num_rows, np.uint64)
     entered = types.enter(cast, hashes)
     if shards == 1:
         return [entered]
@@ -371,11 +377,13 @@ def _routed(node: JoinNode, port: int, rows: pa.Table, shards: int) -> list[pa.R
     return [entered.take(pa.array(np.flatnonzero(shard == number))) for number in range(shards)]
 
 
-def _timed(node: JoinNode, rows: pa.Table) -> pa.Table:
-    """Results with the event time that the join gives them."""
+def _timed(node: OperatorNode, rows: pa.Table) -> pa.Table:
+    """Results with the event time that the operator gives them."""
     if not node.clock:
         return rows.append_column(TIME, pa.nulls(rows.num_rows, pa.int64()))
     times = [as_times(rows.column(name)) for name in node.clock]
+    if isinstance(node, AggregateNode):
+        return rows.append_column(TIME, pc.subtract(times[0], 1))
     pick = pc.max_element_wise if node.config.time == "latest" else pc.min_element_wise
     return rows.append_column(TIME, times[0] if len(times) == 1 else pick(*times))
 
