@@ -13,7 +13,7 @@ import time as clock
 import zlib
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 import pyarrow as pa
@@ -30,13 +30,14 @@ from penstock.core.rows import RowType, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.kernels.route import hash_range, shard_of
 from penstock.operators.window_join import WindowJoin
+from penstock.spark.spool import SortedSpool
 from penstock.storage.compaction import compact
 from penstock.storage.fifo import SpillingQueue
 from penstock.storage.files import FilePages
 from penstock.storage.versioned import Checkpoint, state_to_json
 
 _PIECE = 4
-"""Arrivals are gathered up to this part of the share before they are processed: sorting and matching take the rest."""
+"""Arrivals are processed in pieces of this part of the share: sorting and matching take the rest."""
 
 
 _QUEUE = 8
@@ -122,8 +123,8 @@ class ShardTask:
             "rows_by_port": work.rows_by_port,
             "peak": budget.peak,
             "deferred": tally.deferred,
-            "bytes_read": store.bytes_read,
-            "bytes_written": store.bytes_written,
+            "bytes_read": store.bytes_read + work.spooled,
+            "bytes_written": store.bytes_written + work.spooled,
         }
         checkpoint.stage(self.attempt, self.operator, shard, record)
 
@@ -153,7 +154,7 @@ class ShardTask:
             work.rows_by_port[port] += rows.num_rows
             yield from work.out(logic.rows(port, rows))
             del rows
-            _give_back()
+            work.trim()
         for port, bounds in enumerate(self.ports):
             yield from work.out(logic.advance(port, bounds.given(tops[port])))
         yield from work.out(logic.idle(Quiet(sum(work.rows_by_port))))
@@ -161,15 +162,28 @@ class ShardTask:
     def _streamed(
         self, batches: Iterator[pa.RecordBatch], budget: Budget, work: _Work
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Arrivals as they come, port and rows, in pieces."""
-        for piece in self._pieces(batches, work):
-            with budget.hold(sum(batch.nbytes for part in piece for batch in part), "rows in flight"):
-                for inlet, part in zip(self.inlets, piece, strict=True):
+        """Arrivals as they come, port and rows, if one piece holds them all; else sorted by hash, in pieces."""
+        pieces = self._pieces(batches, work)
+        begun = list(islice(pieces, 3))
+        if len(begun) < 3:
+            for place, inlet in enumerate(self.inlets):
+                part = [batch for piece in begun for batch in piece[place]]
+                for piece in begun:
+                    piece[place].clear()
+                if part:
+                    with budget.hold(2 * sum(batch.nbytes for batch in part), "rows in flight"):
+                        yield inlet.port, _taken(part)
+            return
+        with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+            spool = SortedSpool(folder, len(self.types), budget, self.share // _PIECE)
+            while begun or (begun := list(islice(pieces, 1))):
+                for inlet, part in zip(self.inlets, begun.pop(0), strict=True):
                     if part:
-                        with budget.hold(sum(batch.nbytes for batch in part), "gathering rows in flight"):
-                            rows = _taken(part)
-                        yield inlet.port, rows
-                        del rows
+                        with budget.hold(2 * sum(batch.nbytes for batch in part), "rows in flight"):
+                            spool.add(inlet.port, _taken(part))
+                work.trim()
+            yield from spool.pieces()
+            work.spooled = spool.store.bytes_written
 
     def _spooled(
         self, batches: Iterator[pa.RecordBatch], budget: Budget, work: _Work
@@ -197,7 +211,7 @@ class ShardTask:
                 queue.close()
 
     def _pieces(self, batches: Iterator[pa.RecordBatch], work: _Work) -> Iterator[list[list[pa.RecordBatch]]]:
-        """Arrivals by inlet, gathered until they fill their part of the share; a piece does not outlive its use."""
+        """Arrivals by inlet, gathered until they fill half a piece; they do not outlive their use."""
         held: list[list[pa.RecordBatch]] = [[] for _ in self.inlets]
         size = 0
         for batch in work.waited(batches):
@@ -208,7 +222,7 @@ class ShardTask:
                     size += rows.nbytes
                 del rows
             del batch
-            if size >= self.share // _PIECE:
+            if size >= self.share // _PIECE // 2:
                 yield held
                 held, size = [[] for _ in self.inlets], 0
         if size:
@@ -268,6 +282,9 @@ class _Work:
         self.rows_in = 0
         self.rows_by_port = [0, 0]
         self.rows_out = 0
+        self.spooled = 0
+        """Bytes of arrivals that waited on disk."""
+        self._freed = 0
         self.seconds = {"input": 0.0, "work": 0.0, "output": 0.0, "settle": 0.0}
 
     def waited(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -276,6 +293,7 @@ class _Work:
         for batch in batches:
             self.seconds["input"] += clock.perf_counter() - begun
             self.rows_in += batch.num_rows
+            self._freed += batch.nbytes
             yield batch
             del batch
             begun = clock.perf_counter()
@@ -290,6 +308,12 @@ class _Work:
                 begun = yield from self._release(small, begun)
                 begun = yield from self._hand_over(out.rows, begun)
         yield from self._release(small, begun)
+
+    def trim(self) -> None:
+        """Return what the allocator keeps, once an eighth of the share may have been freed since the last time."""
+        if 8 * self._freed > self._budget.limit:
+            self._freed = 0
+            _give_back()
 
     def _gather(self, small: list[pa.RecordBatch], rows: pa.RecordBatch) -> bool:
         """Whether rows can wait for more to join them."""
@@ -312,9 +336,10 @@ class _Work:
     def _hand_over(self, rows: pa.RecordBatch, begun: float) -> Generator[pa.RecordBatch, None, float]:
         done = clock.perf_counter()
         self.seconds["work"] += done - begun
+        self._freed += rows.nbytes
         yield rows
         del rows
-        _give_back()
+        self.trim()
         begun = clock.perf_counter()
         self.seconds["output"] += begun - done
         return begun
