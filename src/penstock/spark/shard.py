@@ -11,9 +11,9 @@ import pickle
 import tempfile
 import time as clock
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -52,8 +52,15 @@ _SMALL = 1 << 13
 _GATHERED = 32
 """or to this part of the share."""
 
+_LARGE_STATE = 16
+"""From so many times the share on, state is in so many pages that sorting arrivals first costs less than it saves."""
+
 _M_MMAP_THRESHOLD = -3
 """glibc's name for the size from which an allocation is mapped on its own."""
+
+
+Arrivals = Callable[[Iterator[pa.RecordBatch], Budget, "_Work"], Iterator[tuple[int, pa.RecordBatch]]]
+"""Gives a task's batches port by port, in pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +113,10 @@ class ShardTask:
         store = FilePages(checkpoint.pages(self.operator), prefix=f"{self.epoch:08d}-{shard:05d}")
         budget = Budget(self.share)
         tally = Tally()
-        logic = self.config.logic(self.types, store, budget, self._state(shard, store), tally)
+        state = self._state(shard, store)
+        logic = self.config.logic(self.types, store, budget, state, tally)
         work = _Work(budget)
-        yield from self._run(logic, batches, budget, work)
+        yield from self._run(logic, self._arrivals(state)(batches, budget, work), work)
         begun = clock.perf_counter()
         _give_back()
         state = logic.state()
@@ -143,12 +151,11 @@ class ShardTask:
         return State(tuple(page for page in clipped if page is not None))
 
     def _run(
-        self, logic: Logic, batches: Iterator[pa.RecordBatch], budget: Budget, work: _Work
+        self, logic: Logic, arrivals: Iterator[tuple[int, pa.RecordBatch]], work: _Work
     ) -> Iterator[pa.RecordBatch]:
         tops = [TIME_MIN, TIME_MIN]
         for port, bounds in enumerate(self.ports):
             yield from work.out(logic.advance(port, bounds.before))
-        arrivals = self._spooled(batches, budget, work) if self.config.defers else self._streamed(batches, budget, work)
         for port, rows in arrivals:
             tops[port] = max(tops[port], pc.max(rows.column(1)).as_py())
             work.rows_by_port[port] += rows.num_rows
@@ -159,28 +166,35 @@ class ShardTask:
             yield from work.out(logic.advance(port, bounds.given(tops[port])))
         yield from work.out(logic.idle(Quiet(sum(work.rows_by_port))))
 
+    def _arrivals(self, state: State) -> Arrivals:
+        """In which order rows are processed: as they come, unless something is gained by having seen them all."""
+        if self.config.defers:
+            return self._spooled
+        large = sum(page.nbytes for page in state.pages) > _LARGE_STATE * self.share
+        return self._sorted if large else self._streamed
+
     def _streamed(
         self, batches: Iterator[pa.RecordBatch], budget: Budget, work: _Work
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Arrivals as they come, port and rows, if one piece holds them all; else sorted by hash, in pieces."""
-        pieces = self._pieces(batches, work)
-        begun = list(islice(pieces, 3))
-        if len(begun) < 3:
-            for place, inlet in enumerate(self.inlets):
-                part = [batch for piece in begun for batch in piece[place]]
-                for piece in begun:
-                    piece[place].clear()
-                if part:
-                    with budget.hold(2 * sum(batch.nbytes for batch in part), "rows in flight"):
-                        yield inlet.port, _taken(part)
-            return
+        """Arrivals as they come, port and rows, in pieces."""
+        for piece in self._pieces(batches, work):
+            with budget.hold(sum(batch.nbytes for part in piece for batch in part), "rows in flight"):
+                for inlet, part in zip(self.inlets, piece, strict=True):
+                    if part:
+                        with budget.hold(sum(batch.nbytes for batch in part), "gathering rows in flight"):
+                            rows = _taken(part)
+                        yield inlet.port, rows
+                        del rows
+
+    def _sorted(
+        self, batches: Iterator[pa.RecordBatch], budget: Budget, work: _Work
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """All arrivals, sorted by hash on disk before the first is processed: each piece meets few of many pages."""
         with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
             spool = SortedSpool(folder, len(self.types), budget, self.share // _PIECE)
-            while begun or (begun := list(islice(pieces, 1))):
-                for inlet, part in zip(self.inlets, begun.pop(0), strict=True):
-                    if part:
-                        with budget.hold(2 * sum(batch.nbytes for batch in part), "rows in flight"):
-                            spool.add(inlet.port, _taken(part))
+            for port, rows in self._streamed(batches, budget, work):
+                spool.add(port, rows)
+                del rows
                 work.trim()
             yield from spool.pieces()
             work.spooled = spool.store.bytes_written
@@ -211,7 +225,7 @@ class ShardTask:
                 queue.close()
 
     def _pieces(self, batches: Iterator[pa.RecordBatch], work: _Work) -> Iterator[list[list[pa.RecordBatch]]]:
-        """Arrivals by inlet, gathered until they fill half a piece; they do not outlive their use."""
+        """Arrivals by inlet, gathered until they fill a piece, which does not outlive its use."""
         held: list[list[pa.RecordBatch]] = [[] for _ in self.inlets]
         size = 0
         for batch in work.waited(batches):
@@ -222,7 +236,7 @@ class ShardTask:
                     size += rows.nbytes
                 del rows
             del batch
-            if size >= self.share // _PIECE // 2:
+            if size >= self.share // _PIECE:
                 yield held
                 held, size = [[] for _ in self.inlets], 0
         if size:
