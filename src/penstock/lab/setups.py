@@ -6,7 +6,7 @@ of a window are compared f² times as often, so a comparison costs 1/f² as much
 
 Three things differ from the spec's list. The key domain shrinks by f as well, or a row would meet only f times as many
 partners: a block's productivity is then what it is at full size, and results are f times as many. Where windows are
-partitioned, pages shrink, but no further than to a quarter. And AH-EWJ's partitions shrink, no further than to a fifth,
+partitioned, pages shrink, but no further than to a quarter. And AH-EWJ's partitions shrink, no further than to a tenth,
 while a comparison costs so much less: every partition has a page that is not yet full and one whose rows are partly
 over, and the more time a page spans, the more of memory these take, and the more often a page at the edge of its window
 is read. RPWJ, which writes a run for each partition and so positions its disk as often as it has partitions, keeps all.
@@ -31,7 +31,7 @@ Method = Ewj | AhEwj | Rpwj
 """A join method with its parameters at full size; `memory`, `page`, `row` and `chunk` must be given."""
 
 _LEAST_PAGE = 1 / 4
-_LEAST_PARTITIONS = 1 / 5
+_LEAST_PARTITIONS = 1 / 10
 """The parts of a page and of AH-EWJ's partitions that are left at any scale."""
 
 _LOW_BACKLOG, _HIGH_BACKLOG = 2, 4
@@ -132,7 +132,7 @@ class Setup:
         return Machine(disk.scaled(scale), CpuModel(comparison=self.comparison * fewer / scale**2), self.row)
 
     def pace_at(self, scale: float) -> Pace:
-        """As much as comes in a tick on average; RPWJ, which goes by the backlog, is shown as much as its marks ask for.
+        """What comes in a tick on average; RPWJ, which goes by the backlog, is shown as much as its marks ask for.
 
         Neither depends on the size of a page, so that pages of any size see the same arrivals.
         """
