@@ -19,11 +19,11 @@ from penstock.operators.window_join.methods import AhEwj, Rpwj
 SCALE = 1 / 100
 """A rate of 1,200/s becomes 12/s, a memory of 20 MB a fifth of a MB."""
 
-COMPARISON = 15e-9
+COMPARISON = 17e-9
 """Seconds a comparison takes: calibration, since the thesis gives none, the same for both algorithms and all figures.
 
 The rule: RPWJ just saturates at a steady 1,400/s (b = 0.5), where the thesis has its knee. Of each second its disk then
-takes 0.27, and what is left is for 49 million comparisons; both were counted at 8 ns, where it keeps up, and without
+takes 0.27, and what is left is for 43 million comparisons; both were counted at 8 ns, where it keeps up, and without
 its stage for idle times, which would fill any time there is."""
 
 WORKLOAD = Workload(rate=1200, span=5760, warm_up=720)

@@ -340,7 +340,7 @@ class DeferringJoin(abc.ABC):
         with _Fresh(me, self._budget) as mine:
             for blocks in self._chunks(unmet):
                 with self._read(other, blocks) as theirs:
-                    self._count_owed(births, other, blocks)
+                    self._count_owed(births, other, theirs)
                     yield from self._pay(me, mine, other, theirs)
                     self._probed(1 - port, blocks, theirs)
         me.settle(fresh, self._tick)
@@ -472,7 +472,7 @@ class DeferringJoin(abc.ABC):
             with self._read(window, blocks) as theirs:
                 if waiting:
                     yield from self._meet_waiting(window, theirs, window.alive)
-                self._count_owed(births, window, blocks)
+                self._count_owed(births, window, theirs)
                 yield from self._pay(other, other.slabs, window, theirs, edge)
 
     def _meet_waiting(self, window: Window, theirs: Slab, here: Mask) -> Iterator[Out]:
@@ -526,9 +526,9 @@ class DeferringJoin(abc.ABC):
         """What nested loops over the blocks of each partition would compare."""
         self._meter.compute(comparisons=int(np.dot(mine, theirs)))
 
-    def _count_owed(self, births: Sequence[Indices], window: Window, blocks: Sequence[Block]) -> None:
-        """What nested loops over fresh rows and `blocks` would compare that leave out pairs which met in memory."""
-        owing = sum(block.rows * window.missed(block, births[block.partition]) for block in blocks)
+    def _count_owed(self, births: Sequence[Indices], window: Window, slab: Slab) -> None:
+        """What nested loops over fresh rows and those of `slab` would compare that leave out pairs which have met."""
+        owing = sum(rows * window.missed(block, births[block.partition]) for block, rows in window.living(slab))
         self._meter.compute(comparisons=owing)
 
     def _chunks(self, blocks: Iterable[Block]) -> Iterator[list[Block]]:

@@ -214,7 +214,7 @@ class RPWJoin(DeferringJoin):
         births = self._fresh_births(me)
         for blocks in self._chunks(self._on_disk(1 - port, partition)):
             with self._read(other, blocks) as theirs:
-                self._count_owed(births, other, blocks)
+                self._count_owed(births, other, theirs)
                 for mine in me.slabs:
                     admit = self._of(partition, theirs, self._owed(me, mine, other, theirs, TIME_MAX))
                     yield from self._pairing.meet(port, mine.batch, mine.met, theirs.batch, theirs.met, admit)
@@ -233,7 +233,7 @@ class RPWJoin(DeferringJoin):
             with self._read(left, some) as mine:
                 for others in self._chunks(inner):
                     with self._read(right, others) as theirs:
-                        self._count_owed_by_either(left, some, mine, right, others, theirs)
+                        self._count_owed_by_either(left, mine, right, theirs)
                         admit = self._of(partition, theirs, self._owed_by_either(left, mine, right, theirs))
                         yield from self._pairing.meet(LEFT, mine.batch, mine.met, theirs.batch, theirs.met, admit)
                         self._save_marks(right, others, theirs)
@@ -241,14 +241,12 @@ class RPWJoin(DeferringJoin):
         for window, blocks in zip(self.windows, fresh, strict=True):
             window.settle(blocks, self._tick)
 
-    def _count_owed_by_either(
-        self, left: Window, some: Sequence[Block], mine: Slab, right: Window, others: Sequence[Block], theirs: Slab
-    ) -> None:
-        """The comparisons of nested loops that leave out pairs which have been joined."""
-        births = [np.sort(s.births[s.births > w.settled[s.numbers]]) for w, s in ((left, mine), (right, theirs))]
-        owing = sum(block.rows * right.missed(block, births[LEFT]) for block in others)
-        owing += sum(block.rows * left.missed(block, births[RIGHT]) for block in some)
-        self._meter.compute(comparisons=owing)
+    def _count_owed_by_either(self, left: Window, mine: Slab, right: Window, theirs: Slab) -> None:
+        """What nested loops would compare that leave out pairs which have met."""
+        for me, slab, other, others in ((left, mine, right, theirs), (right, theirs, left, mine)):
+            births = np.sort(slab.births[slab.births > me.settled[slab.numbers]])
+            owing = sum(rows * other.missed(block, births) for block, rows in other.living(others))
+            self._meter.compute(comparisons=owing)
 
     def _owed_by_either(self, left: Window, mine: Slab, right: Window, theirs: Slab) -> Admit:
         """Rows below their block's floor have met all on their way out."""

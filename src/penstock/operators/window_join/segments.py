@@ -11,8 +11,6 @@ import abc
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
-
 from penstock.core.budget import Budget
 from penstock.core.meter import Meter
 from penstock.core.operator import Allowance, Out, State
@@ -148,9 +146,7 @@ class SegmentedJoin(DeferringJoin):
 
     def _join_refill(self, port: int, theirs: Slab) -> Iterator[Out]:
         """Fresh rows of `port` meet the blocks that come from disk."""
-        other = self.windows[1 - port]
-        blocks = [other.blocks[number] for number in np.unique(theirs.numbers).tolist()]
-        self._count_owed(self._fresh_births(self.windows[port]), other, blocks)
+        self._count_owed(self._fresh_births(self.windows[port]), self.windows[1 - port], theirs)
         return self._pay(self.windows[port], self.windows[port].slabs, self.windows[1 - port], theirs)
 
     def _oldest(self, port: int, size: int) -> list[Block]:
