@@ -25,7 +25,7 @@ test: lint types
 	$(BIN)/pytest -n 2 --dist loadgroup --cov --cov-report=term:skip-covered --cov-report=html --durations=10
 
 test-fast: $(STAMP)
-	$(BIN)/pytest -n 2 -m "not spark and not slow" --hypothesis-profile=fast
+	$(BIN)/pytest -n 2 -m "not spark and not slow and not deep" --hypothesis-profile=fast
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -23,10 +23,41 @@ def test_sizes_shrink():
     assert replace(AH, method=replace(AH.method, flush=1 << 20)).method_at(1 / 32).flush == 1 << 15
 
 
-def test_pages_of_partitions_shrink_to_a_half_at_most():
-    assert [AH.method_at(scale).page for scale in (1, 3 / 4, 1 / 40)] == [1024, 768, 512]
-    assert [RPWJ.machine_at(scale).disk.block_bytes for scale in (1, 3 / 4, 1 / 40)] == [1024, 768, 512]
-    assert AH.machine_at(1 / 32).disk.window_blocks * 512 == AH.method_at(1 / 32).chunk
+def test_pages_of_partitions_shrink_to_a_quarter_at_most():
+    assert [AH.method_at(scale).page for scale in (1, 1 / 2, 1 / 40)] == [1024, 512, 256]
+    assert [RPWJ.machine_at(scale).disk.block_bytes for scale in (1, 1 / 2, 1 / 40)] == [1024, 512, 256]
+    assert AH.machine_at(1 / 32).disk.window_blocks * 256 == AH.method_at(1 / 32).chunk
+
+
+def test_partitions_of_ah_ewj_shrink_to_a_tenth_at_most_and_comparisons_with_them():
+    """A row is compared with a partition of the other window: ten times as many rows, a tenth of the cost each."""
+    assert [AH.partitions_at(scale) for scale in (1, 1 / 4, 1 / 40)] == [60, 15, 6]
+    assert AH.method_at(1 / 40).partitions == 6
+    for scale in (1, 1 / 40):
+        rate, method = 1200 * scale, AH.method_at(scale)
+        busy = 2 * rate * (rate * 600 / method.partitions) * AH.machine_at(scale).cpu.comparison
+        assert busy == pytest.approx(2 * 1200 * 1200 * 600 / 60 * AH.comparison)
+
+
+def test_a_page_of_ah_ewj_spans_about_as_much_time_at_a_hundredth_as_at_full_size():
+    def span(scale):
+        method = AH.method_at(scale)
+        return method.page / method.row * method.partitions / (1200 * scale)
+
+    assert (span(1), span(1 / 100)) == (pytest.approx(0.8), pytest.approx(2.0))
+
+
+@pytest.mark.parametrize("setup", [AH, RPWJ, EWJ])
+def test_pages_of_any_size_see_the_same_arrivals(setup):
+    large = replace(setup, method=replace(setup.method, page=4 * setup.method.page))
+    assert large.pace_at(1 / 100) == setup.pace_at(1 / 100)
+
+
+def test_rpwj_is_shown_enough_of_a_backlog_to_pass_its_high_mark():
+    for page in (512, 1024, 4096):
+        setup = replace(RPWJ, method=replace(RPWJ.method, page=page))
+        method, shown = setup.method_at(1 / 100), setup.pace_at(1 / 100).batch * 64
+        assert method.low_mark * method.page < method.high_mark * method.page < shown
 
 
 def test_nothing_falls_below_a_page():
@@ -36,7 +67,7 @@ def test_nothing_falls_below_a_page():
 def test_fractions_and_counts_stay():
     assert AH.method_at(1 / 40).flush is None
     assert RPWJ.method_at(1 / 40).flush == 0.4
-    assert RPWJ.method_at(1 / 40).partitions == AH.method_at(1 / 40).partitions == 60
+    assert RPWJ.method_at(1 / 40).partitions == 60
 
 
 def test_the_machine_keeps_its_seeks_and_times_the_window():

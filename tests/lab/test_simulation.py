@@ -8,11 +8,12 @@ import pytest
 
 from penstock.core.delays import buffered, production_delays
 from penstock.core.operator import Out
+from penstock.core.rows import hashes_of
 from penstock.core.within import windows
-from penstock.lab.simulation import Machine, Pace, simulate
+from penstock.lab.simulation import Machine, Pace, _entered, _RowsOnDisk, simulate
 from penstock.operators.window_join.config import WindowJoin
 from penstock.operators.window_join.methods import AhEwj, Ewj, Rpwj
-from penstock.storage.simulated import CpuModel, DiskModel
+from penstock.storage.simulated import CpuModel, DiskModel, VirtualClock
 from penstock.workloads.traces import COLUMNS, Composite
 from tests.oracle import window_join as oracle
 
@@ -120,6 +121,38 @@ class TestTheClock:
             *[("rows", 0), ("advance", 0, 3.0), ("advance", 1, 3.0)],
             ("end",),
         ]
+
+
+class TestCharges:
+    @pytest.mark.parametrize("name", METHODS)
+    def test_every_pair_of_rows_in_a_partition_is_compared_once(self, name):
+        """Nested loops compare what is in each other's window; a block goes whole, so that some that are over are too.
+
+        Keys are few: whoever meets in memory, from disk or on a refill is compared where that happens and never again.
+        """
+        traces = tuple(Composite(rate=4, span="200 s", cap=50, keys=30, seed=seed).table() for seed in (1, 2))
+        tiny = Machine(DiskModel(block_bytes=512, window_blocks=4), CpuModel(comparison=1e-9), row_bytes=64)
+        run = simulate(join("40 s", METHODS[name]), traces, tiny, Pace(tick=0.5, batch=8))
+        times = [trace.column("t").cast(pa.int64()).to_numpy() / 1e6 for trace in traces]
+        parts = [_partitions(trace, 1 if name == "ewj" else 3) for trace in traces]
+        near = np.abs(times[0][:, None] - times[1][None, :]) <= 40
+        pairs = int(np.count_nonzero(near & (parts[0][:, None] == parts[1][None, :])))
+        assert pairs <= round(run.progress.cpu[-1] / 1e-9) <= 1.25 * pairs
+
+    def test_notes_about_rows_take_no_time_on_disk(self):
+        clock = VirtualClock()
+        store = _RowsOnDisk(SECOND_A_ROW, clock)
+        name = store.put(pa.record_batch({"born": [1, 2]}))
+        assert store.get(name).column("born").to_pylist() == [1, 2]
+        store.drop(name)
+        assert clock.disk == 0
+        rows = _entered(trace(1, 2))
+        store.get(store.put(rows, "stream-0"))
+        assert clock.disk > 0
+
+
+def _partitions(rows: pa.Table, count: int) -> np.ndarray:
+    return hashes_of(_entered(rows)) % np.uint64(count)
 
 
 class TestThePace:

@@ -111,8 +111,8 @@ def settled_by_the_first_block(patch):
     """Erratum 4: minBN ← null inside the loop over the blocks on disk."""
     real = SegmentedJoin._probed
 
-    def probed(self, port, blocks):
-        real(self, port, blocks)
+    def probed(self, port, blocks, slab):
+        real(self, port, blocks, slab)
         me = self.windows[1 - port]
         me.settle(me.fresh(), self._tick)
 

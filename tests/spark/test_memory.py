@@ -86,7 +86,11 @@ def run(spark, folder: Path, feeds: list[Feed], method: str, *, end: bool) -> tu
     return sum(count for count, _ in totals), sum(total for _, total in totals), state
 
 
-CASES = [(0.5, "auto"), *((times, method) for times in (2, 8, 32) for method in ("auto", "ewj", "ah_ewj", "rpwj"))]
+CASES = [
+    *((times, "auto") for times in (0.5, 2, 8, 32)),
+    *((times, method) for times in (2, 8) for method in ("ewj", "ah_ewj", "rpwj")),
+    *(pytest.param(32, method, marks=pytest.mark.deep) for method in ("ewj", "ah_ewj", "rpwj")),
+]
 
 
 @pytest.mark.parametrize(("times", "method"), CASES)

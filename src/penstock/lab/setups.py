@@ -4,14 +4,17 @@ At scale f everything that grows with the streams is multiplied by f: rates, mem
 disk's bandwidth, the cap of the b-model's mini-intervals. Windows, other times, seeks and partitions stay. Two rows
 of a window are compared f² times as often, so a comparison costs 1/f² as much (spec §3).
 
-Two things differ from the spec's list. The key domain shrinks by f as well, or a row would meet only f times as many
-partners: a block's productivity is then what it is at full size, and results are f times as many. And where windows are
-partitioned, pages shrink, but no further than to a half: every partition has a page that is not yet full and one
-whose rows are partly over, and the more time a page spans, the more of what is compared is over.
+Three things differ from the spec's list. The key domain shrinks by f as well, or a row would meet only f times as many
+partners: a block's productivity is then what it is at full size, and results are f times as many. Where windows are
+partitioned, pages shrink, but no further than to a quarter. And AH-EWJ's partitions shrink, no further than to a tenth,
+while a comparison costs so much less: every partition has a page that is not yet full and one whose rows are partly
+over, and the more time a page spans, the more of memory these take, and the more often a page at the edge of its window
+is read. RPWJ, which writes a run for each partition and so positions its disk as often as it has partitions, keeps all.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -26,6 +29,13 @@ from penstock.workloads.traces import KEYS, Composite
 
 Method = Ewj | AhEwj | Rpwj
 """A join method with its parameters at full size; `memory`, `page`, `row` and `chunk` must be given."""
+
+_LEAST_PAGE = 1 / 4
+_LEAST_PARTITIONS = 1 / 10
+"""The parts of a page and of AH-EWJ's partitions that are left at any scale."""
+
+_LOW_BACKLOG, _HIGH_BACKLOG = 2, 4
+"""RPWJ's marks, in mean arrivals of a tick: at full size 100 pages are less than one, and nothing is seen so finely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,32 +114,45 @@ class Setup:
         memory, chunk = _scaled(self.method.memory, scale, page), _scaled(self.method.chunk, scale, page)
         if isinstance(self.method, AhEwj):
             flush = None if self.method.flush is None else _scaled(self.method.flush, scale, page)
-            return replace(self.method, memory=memory, chunk=chunk, page=page, flush=flush)
+            parts = self.partitions_at(scale)
+            return replace(self.method, memory=memory, chunk=chunk, page=page, flush=flush, partitions=parts)
         if isinstance(self.method, Rpwj):
             reading = _scaled(self.method.read_memory, scale, page)
             rate = self.method.read_rate * scale
-            return replace(self.method, memory=memory, chunk=chunk, page=page, read_memory=reading, read_rate=rate)
+            tick = self._tick_rows(scale) * self.row / page
+            low, high = (max(1, math.ceil(mark * tick)) for mark in (_LOW_BACKLOG, _HIGH_BACKLOG))
+            small = replace(self.method, memory=memory, chunk=chunk, page=page, low_mark=low, high_mark=high)
+            return replace(small, read_memory=reading, read_rate=rate)
         return replace(self.method, memory=memory, chunk=chunk, page=page)
 
     def machine_at(self, scale: float) -> Machine:
         """The machine at `scale`."""
         disk = DiskModel(block_bytes=self.page_at(scale), window_blocks=(self.method.chunk or 0) // self.page_at(scale))
-        return Machine(disk.scaled(scale), CpuModel(comparison=self.comparison / scale**2), self.row)
+        fewer = self.partitions_at(scale) / getattr(self.method, "partitions", 1)
+        return Machine(disk.scaled(scale), CpuModel(comparison=self.comparison * fewer / scale**2), self.row)
 
     def pace_at(self, scale: float) -> Pace:
-        """As much as comes in a tick, at least a page of either stream; for RPWJ, which goes by the backlog, all of it.
+        """What comes in a tick on average; RPWJ, which goes by the backlog, is shown as much as its marks ask for.
 
-        More than its high mark makes no difference to RPWJ.
+        Neither depends on the size of a page, so that pages of any size see the same arrivals.
         """
-        rows = max(1, self.page_at(scale) // self.row)
-        if isinstance(self.method, Rpwj):
-            return Pace(self.tick, (self.method.high_mark + 1) * rows)
-        return Pace(self.tick, max(rows, round(self.workload.rate * scale * self.tick)))
+        ticks = _HIGH_BACKLOG + 1 if isinstance(self.method, Rpwj) else 1
+        return Pace(self.tick, ticks * self._tick_rows(scale))
 
     def page_at(self, scale: float) -> int:
         """Bytes in a page at `scale`."""
-        shrunk = 1.0 if isinstance(self.method, Ewj) else max(scale, 0.5)
+        shrunk = 1.0 if isinstance(self.method, Ewj) else max(scale, _LEAST_PAGE)
         return max(self.row, round((self.method.page or 0) * shrunk))
+
+    def partitions_at(self, scale: float) -> int:
+        """Into how many partitions the windows are divided at `scale`."""
+        if isinstance(self.method, AhEwj):
+            return max(1, round(self.method.partitions * max(scale, _LEAST_PARTITIONS)))
+        return getattr(self.method, "partitions", 1)
+
+    def _tick_rows(self, scale: float) -> int:
+        """Rows of either stream that come in a tick on average."""
+        return max(1, round(self.workload.rate * scale * self.tick))
 
     @property
     def row(self) -> int:

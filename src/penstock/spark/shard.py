@@ -11,7 +11,7 @@ import pickle
 import tempfile
 import time as clock
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -30,13 +30,14 @@ from penstock.core.rows import RowType, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.kernels.route import hash_range, shard_of
 from penstock.operators.window_join import WindowJoin
+from penstock.spark.spool import SortedSpool
 from penstock.storage.compaction import compact
 from penstock.storage.fifo import SpillingQueue
 from penstock.storage.files import FilePages
 from penstock.storage.versioned import Checkpoint, state_to_json
 
 _PIECE = 4
-"""Arrivals are gathered up to this part of the share before they are processed: sorting and matching take the rest."""
+"""Arrivals are processed in pieces of this part of the share: sorting and matching take the rest."""
 
 
 _QUEUE = 8
@@ -51,8 +52,15 @@ _SMALL = 1 << 13
 _GATHERED = 32
 """or to this part of the share."""
 
+_LARGE_STATE = 16
+"""From so many times the share on, state is in so many pages that sorting arrivals first costs less than it saves."""
+
 _M_MMAP_THRESHOLD = -3
 """glibc's name for the size from which an allocation is mapped on its own."""
+
+
+Arrivals = Callable[[Iterator[pa.RecordBatch], Budget, "_Work"], Iterator[tuple[int, pa.RecordBatch]]]
+"""Gives a task's batches port by port, in pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +113,10 @@ class ShardTask:
         store = FilePages(checkpoint.pages(self.operator), prefix=f"{self.epoch:08d}-{shard:05d}")
         budget = Budget(self.share)
         tally = Tally()
-        logic = self.config.logic(self.types, store, budget, self._state(shard, store), tally)
+        state = self._state(shard, store)
+        logic = self.config.logic(self.types, store, budget, state, tally)
         work = _Work(budget)
-        yield from self._run(logic, batches, budget, work)
+        yield from self._run(logic, self._arrivals(state)(batches, budget, work), work)
         begun = clock.perf_counter()
         _give_back()
         state = logic.state()
@@ -122,8 +131,8 @@ class ShardTask:
             "rows_by_port": work.rows_by_port,
             "peak": budget.peak,
             "deferred": tally.deferred,
-            "bytes_read": store.bytes_read,
-            "bytes_written": store.bytes_written,
+            "bytes_read": store.bytes_read + work.spooled,
+            "bytes_written": store.bytes_written + work.spooled,
         }
         checkpoint.stage(self.attempt, self.operator, shard, record)
 
@@ -142,21 +151,27 @@ class ShardTask:
         return State(tuple(page for page in clipped if page is not None))
 
     def _run(
-        self, logic: Logic, batches: Iterator[pa.RecordBatch], budget: Budget, work: _Work
+        self, logic: Logic, arrivals: Iterator[tuple[int, pa.RecordBatch]], work: _Work
     ) -> Iterator[pa.RecordBatch]:
         tops = [TIME_MIN, TIME_MIN]
         for port, bounds in enumerate(self.ports):
             yield from work.out(logic.advance(port, bounds.before))
-        arrivals = self._spooled(batches, budget, work) if self.config.defers else self._streamed(batches, budget, work)
         for port, rows in arrivals:
             tops[port] = max(tops[port], pc.max(rows.column(1)).as_py())
             work.rows_by_port[port] += rows.num_rows
             yield from work.out(logic.rows(port, rows))
             del rows
-            _give_back()
+            work.trim()
         for port, bounds in enumerate(self.ports):
             yield from work.out(logic.advance(port, bounds.given(tops[port])))
         yield from work.out(logic.idle(Quiet(sum(work.rows_by_port))))
+
+    def _arrivals(self, state: State) -> Arrivals:
+        """In which order rows are processed: as they come, unless something is gained by having seen them all."""
+        if self.config.defers:
+            return self._spooled
+        large = sum(page.nbytes for page in state.pages) > _LARGE_STATE * self.share
+        return self._sorted if large else self._streamed
 
     def _streamed(
         self, batches: Iterator[pa.RecordBatch], budget: Budget, work: _Work
@@ -170,6 +185,19 @@ class ShardTask:
                             rows = _taken(part)
                         yield inlet.port, rows
                         del rows
+
+    def _sorted(
+        self, batches: Iterator[pa.RecordBatch], budget: Budget, work: _Work
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """All arrivals, sorted by hash on disk before the first is processed: each piece meets few of many pages."""
+        with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+            spool = SortedSpool(folder, len(self.types), budget, self.share // _PIECE)
+            for port, rows in self._streamed(batches, budget, work):
+                spool.add(port, rows)
+                del rows
+                work.trim()
+            yield from spool.pieces()
+            work.spooled = spool.store.bytes_written
 
     def _spooled(
         self, batches: Iterator[pa.RecordBatch], budget: Budget, work: _Work
@@ -197,7 +225,7 @@ class ShardTask:
                 queue.close()
 
     def _pieces(self, batches: Iterator[pa.RecordBatch], work: _Work) -> Iterator[list[list[pa.RecordBatch]]]:
-        """Arrivals by inlet, gathered until they fill their part of the share; a piece does not outlive its use."""
+        """Arrivals by inlet, gathered until they fill a piece, which does not outlive its use."""
         held: list[list[pa.RecordBatch]] = [[] for _ in self.inlets]
         size = 0
         for batch in work.waited(batches):
@@ -268,6 +296,9 @@ class _Work:
         self.rows_in = 0
         self.rows_by_port = [0, 0]
         self.rows_out = 0
+        self.spooled = 0
+        """Bytes of arrivals that waited on disk."""
+        self._freed = 0
         self.seconds = {"input": 0.0, "work": 0.0, "output": 0.0, "settle": 0.0}
 
     def waited(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -276,6 +307,7 @@ class _Work:
         for batch in batches:
             self.seconds["input"] += clock.perf_counter() - begun
             self.rows_in += batch.num_rows
+            self._freed += batch.nbytes
             yield batch
             del batch
             begun = clock.perf_counter()
@@ -290,6 +322,12 @@ class _Work:
                 begun = yield from self._release(small, begun)
                 begun = yield from self._hand_over(out.rows, begun)
         yield from self._release(small, begun)
+
+    def trim(self) -> None:
+        """Return what the allocator keeps, once an eighth of the share may have been freed since the last time."""
+        if 8 * self._freed > self._budget.limit:
+            self._freed = 0
+            _give_back()
 
     def _gather(self, small: list[pa.RecordBatch], rows: pa.RecordBatch) -> bool:
         """Whether rows can wait for more to join them."""
@@ -312,9 +350,10 @@ class _Work:
     def _hand_over(self, rows: pa.RecordBatch, begun: float) -> Generator[pa.RecordBatch, None, float]:
         done = clock.perf_counter()
         self.seconds["work"] += done - begun
+        self._freed += rows.nbytes
         yield rows
         del rows
-        _give_back()
+        self.trim()
         begun = clock.perf_counter()
         self.seconds["output"] += begun - done
         return begun

@@ -65,7 +65,7 @@ class FilePages:
         return name
 
     def get(self, name: str) -> pa.RecordBatch:
-        """Map the file (or fetch it, if it is not local) and check it; the latest stay so."""
+        """Map the file (or fetch it, if it is not local) and check it; some stay mapped."""
         path = self._path(name)
         if name in self._mapped and _unchanged(path):
             return self._mapped[name]
@@ -92,10 +92,13 @@ class FilePages:
             self._files.delete_file(self._path(name))
 
     def _keep_open(self, name: str, rows: pa.RecordBatch) -> None:
-        """An open file costs some kilobytes and saves a tenth of a millisecond: the latest few stay so."""
-        self._mapped[name] = rows
-        if len(self._mapped) > _OPEN:
-            del self._mapped[next(iter(self._mapped))]
+        """An open file costs some kilobytes and saves a tenth of a millisecond: some stay so.
+
+        The first, not the latest: joins go round and round over their pages, and of those that do not all fit the
+        latest would always be the wrong ones.
+        """
+        if len(self._mapped) < _OPEN:
+            self._mapped[name] = rows
 
     def _path(self, name: str) -> str:
         return f"{self._folder}/{name}"

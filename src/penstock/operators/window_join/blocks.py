@@ -459,6 +459,18 @@ class Window:
                 met[here] |= (births[here] >= since) & (births[here] < until)
         return met
 
+    def living(self, slab: Slab) -> list[tuple[Block, int]]:
+        """The blocks in a slab, and how many of their rows have not left yet."""
+        here = times_of(slab.batch) >= self.floor[slab.numbers]
+        numbers, counts = np.unique(slab.numbers[here], return_counts=True)
+        return [(self.blocks[number], rows) for number, rows in zip(numbers.tolist(), counts.tolist(), strict=True)]
+
+    def missed(self, block: Block, births: Indices) -> int:
+        """How many of some births, ascending, fell outside the stays of a block."""
+        stays = ((0, int(self.left[block.number])), *self._stays.get(block.number, ()))
+        met = sum(int(births.searchsorted(until) - births.searchsorted(since)) for since, until in stays)
+        return len(births) - met
+
     def met_all(self, block: Block, oldest: int, newest: int) -> bool:
         """Whether all births from `oldest` to `newest` fell into one stay of a block."""
         number = block.number

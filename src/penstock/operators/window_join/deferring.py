@@ -172,8 +172,8 @@ class DeferringJoin(abc.ABC):
         """A block came from the state before."""
 
     @abc.abstractmethod
-    def _probed(self, port: int, blocks: Sequence[Block]) -> None:
-        """Blocks of `port` were read by the other stream's settling."""
+    def _probed(self, port: int, blocks: Sequence[Block], slab: Slab) -> None:
+        """Blocks of `port` were read, into `slab`, by the other stream's settling."""
 
     def _is_stranger(self, block: Block, window: Window) -> bool:
         """Whether a fresh block of the state before is not where this algorithm would have left it."""
@@ -335,14 +335,14 @@ class DeferringJoin(abc.ABC):
             return
         oldest, newest = self._births(me)
         self._probes[port] += 1
-        counts = np.bincount([b.partition for b in fresh], [b.rows for b in fresh], self.partitions)
+        births = self._fresh_births(me)
         unmet = [b for b in other.disk.values() if not (other.resident[b.number] or other.met_all(b, oldest, newest))]
         with _Fresh(me, self._budget) as mine:
             for blocks in self._chunks(unmet):
                 with self._read(other, blocks) as theirs:
-                    self._count_comparisons(counts, _rows_by_partition(blocks, self.partitions))
+                    self._count_owed(births, other, theirs)
                     yield from self._pay(me, mine, other, theirs)
-                    self._probed(1 - port, blocks)
+                    self._probed(1 - port, blocks, theirs)
         me.settle(fresh, self._tick)
         other.forget_stays(self._tick)
 
@@ -398,6 +398,13 @@ class DeferringJoin(abc.ABC):
             admit = self._owed(me, mine, other, theirs, TIME_MAX)
             yield from self._pairing.meet(me.port, mine.batch, mine.met, theirs.batch, theirs.met, admit)
 
+    def _fresh_births(self, window: Window) -> list[Indices]:
+        """When the fresh rows in memory were born, ascending, by partition."""
+        parts = [(slab.births[which], self._partitions(slab.batch)[which]) for slab, which in window.fresh_rows()]
+        births, partitions = (np.concatenate([part[k] for part in parts] or [np.zeros(0, np.int64)]) for k in (0, 1))
+        order = np.lexsort((births, partitions))
+        return np.split(births[order], np.searchsorted(partitions[order], np.arange(1, self.partitions)))
+
     def _births(self, window: Window) -> tuple[int, int]:
         """The oldest and the newest birth among the fresh rows in memory."""
         births = [slab.births[which] for slab, which in window.fresh_rows()]
@@ -451,16 +458,22 @@ class DeferringJoin(abc.ABC):
             waiting[:] = [joined(waiting).sorted()]
             for slab in window.slabs:
                 yield from self._meet_waiting(window, slab, window.resident)
-        fresh = bool(other.fresh())
-        oldest, newest = self._births(other) if fresh else (0, 0)
-        for block in going:
-            if window.resident[block.number] or not (waiting or fresh):
-                continue
-            if waiting or not window.met_all(block, oldest, newest):
-                with self._read(window, [block]) as theirs:
-                    if waiting:
-                        yield from self._meet_waiting(window, theirs, window.alive)
-                    yield from self._pay(other, other.slabs, window, theirs, edge)
+        away = {block.number for block in going if not window.resident[block.number]}
+        if not away or not (waiting or other.fresh()):
+            return
+        births = self._fresh_births(other)
+        oldest, newest = self._births(other)
+        unmet = [
+            block
+            for number, block in window.disk.items()
+            if number in away and (waiting or not window.met_all(block, oldest, newest))
+        ]
+        for blocks in self._chunks(unmet):
+            with self._read(window, blocks) as theirs:
+                if waiting:
+                    yield from self._meet_waiting(window, theirs, window.alive)
+                self._count_owed(births, window, theirs)
+                yield from self._pay(other, other.slabs, window, theirs, edge)
 
     def _meet_waiting(self, window: Window, theirs: Slab, here: Mask) -> Iterator[Out]:
         """Rows that go, of the blocks that are `here`, meet the other port's waiting rows: they will not later."""
@@ -512,6 +525,11 @@ class DeferringJoin(abc.ABC):
     def _count_comparisons(self, mine: Indices, theirs: Indices) -> None:
         """What nested loops over the blocks of each partition would compare."""
         self._meter.compute(comparisons=int(np.dot(mine, theirs)))
+
+    def _count_owed(self, births: Sequence[Indices], window: Window, slab: Slab) -> None:
+        """What nested loops over fresh rows and those of `slab` would compare that leave out pairs which have met."""
+        owing = sum(rows * window.missed(block, births[block.partition]) for block, rows in window.living(slab))
+        self._meter.compute(comparisons=owing)
 
     def _chunks(self, blocks: Iterable[Block]) -> Iterator[list[Block]]:
         """Blocks to read together: those of a basic window, if they are small; a large one is better mapped alone."""
@@ -602,10 +620,3 @@ def _in_memory(window: Window, slab: Slab) -> Admit:
         return None if here.all() else here
 
     return admit
-
-
-def _rows_by_partition(blocks: Sequence[Block], partitions: int) -> Indices:
-    counts = np.zeros(partitions, np.int64)
-    for block in blocks:
-        counts[block.partition] += block.rows
-    return counts

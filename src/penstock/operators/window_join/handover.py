@@ -54,5 +54,5 @@ class Handover(DeferringJoin):
     def _taken_up(self, port: int, block: Block) -> None:
         """All blocks are on disk."""
 
-    def _probed(self, port: int, blocks: Sequence[Block]) -> None:
+    def _probed(self, port: int, blocks: Sequence[Block], slab: Slab) -> None:
         """Nothing is chosen."""

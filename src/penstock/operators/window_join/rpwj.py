@@ -211,10 +211,10 @@ class RPWJoin(DeferringJoin):
         if not fresh:
             return
         self._tick += 1
-        count = sum(block.rows for block in fresh)
+        births = self._fresh_births(me)
         for blocks in self._chunks(self._on_disk(1 - port, partition)):
             with self._read(other, blocks) as theirs:
-                self._meter.compute(comparisons=count * theirs.rows)
+                self._count_owed(births, other, theirs)
                 for mine in me.slabs:
                     admit = self._of(partition, theirs, self._owed(me, mine, other, theirs, TIME_MAX))
                     yield from self._pairing.meet(port, mine.batch, mine.met, theirs.batch, theirs.met, admit)
@@ -233,7 +233,7 @@ class RPWJoin(DeferringJoin):
             with self._read(left, some) as mine:
                 for others in self._chunks(inner):
                     with self._read(right, others) as theirs:
-                        self._meter.compute(comparisons=self._unjoined(some, others))
+                        self._count_owed_by_either(left, mine, right, theirs)
                         admit = self._of(partition, theirs, self._owed_by_either(left, mine, right, theirs))
                         yield from self._pairing.meet(LEFT, mine.batch, mine.met, theirs.batch, theirs.met, admit)
                         self._save_marks(right, others, theirs)
@@ -241,12 +241,12 @@ class RPWJoin(DeferringJoin):
         for window, blocks in zip(self.windows, fresh, strict=True):
             window.settle(blocks, self._tick)
 
-    def _unjoined(self, mine: Sequence[Block], theirs: Sequence[Block]) -> int:
-        """The comparisons of a nested loop that skips pairs of blocks that have been joined."""
-        left, right = self.windows
-        return sum(
-            a.rows * b.rows for a in mine for b in theirs if left.is_fresh(a) or right.is_fresh(b)
-        )  # fmt: skip
+    def _count_owed_by_either(self, left: Window, mine: Slab, right: Window, theirs: Slab) -> None:
+        """What nested loops would compare that leave out pairs which have met."""
+        for me, slab, other, others in ((left, mine, right, theirs), (right, theirs, left, mine)):
+            births = np.sort(slab.births[slab.births > me.settled[slab.numbers]])
+            owing = sum(rows * other.missed(block, births) for block, rows in other.living(others))
+            self._meter.compute(comparisons=owing)
 
     def _owed_by_either(self, left: Window, mine: Slab, right: Window, theirs: Slab) -> Admit:
         """Rows below their block's floor have met all on their way out."""
@@ -314,7 +314,7 @@ class RPWJoin(DeferringJoin):
             if block in blocks:
                 blocks.remove(block)
 
-    def _probed(self, port: int, blocks: Sequence[Block]) -> None:
+    def _probed(self, port: int, blocks: Sequence[Block], slab: Slab) -> None:
         """No block is kept for having been productive."""
 
     # State

@@ -82,19 +82,16 @@ class SegmentedJoin(DeferringJoin):
             block.role = "recent"
             self._placed(port, block)
 
-    def _probed(self, port: int, blocks: Sequence[Block]) -> None:
+    def _probed(self, port: int, blocks: Sequence[Block], slab: Slab) -> None:
         """Choose frequent blocks among those read, once they have met all: never while others still wait (000-13)."""
         if not self._choosing:
             return
         window = self.windows[port]
-        chosen = [block for block in blocks if self._deserves(port, block)]
-        if chosen:
-            slab = window.read(chosen)
-            for block in chosen:
-                if self._make_frequent_room(port, block):
-                    window.load(block, slab, self._tick + 1)
-                    self.frequent[port][block.number] = block
-                    block.role = "frequent"
+        for block in [block for block in blocks if self._deserves(port, block)]:
+            if self._make_frequent_room(port, block):
+                window.load(block, slab, self._tick + 1)
+                self.frequent[port][block.number] = block
+                block.role = "frequent"
 
     def _deserves(self, port: int, block: Block) -> bool:
         """Whether a block is worth a place among the frequent ones."""
@@ -149,6 +146,7 @@ class SegmentedJoin(DeferringJoin):
 
     def _join_refill(self, port: int, theirs: Slab) -> Iterator[Out]:
         """Fresh rows of `port` meet the blocks that come from disk."""
+        self._count_owed(self._fresh_births(self.windows[port]), self.windows[1 - port], theirs)
         return self._pay(self.windows[port], self.windows[port].slabs, self.windows[1 - port], theirs)
 
     def _oldest(self, port: int, size: int) -> list[Block]:
