@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from penstock.operators.aggregate.paned import PanedAggregation
-from tests.aggregates import BOUNDED, HOLISTIC, SUBTRACTABLE, Case, cases, run
+from tests.aggregates import BOUNDED, HOLISTIC, SUBTRACTABLE, Case, cases, landmarks, run, sessions
 from tests.streams import examples
 
 
@@ -47,4 +47,16 @@ def test_f12_panes_on_two_stacks_equal_their_definition(case):
 @given(cases(methods=["differential"], names=[*SUBTRACTABLE, *HOLISTIC]))
 @examples(0.06)
 def test_f13_windows_that_slide_by_subtraction_equal_their_definition(case):
+    check(case)
+
+
+@given(cases(window=landmarks, methods=["auto"], names=[*BOUNDED, *HOLISTIC]))
+@examples(0.06)
+def test_f06_landmark_windows_equal_their_definition(case):
+    check(case)
+
+
+@given(cases(window=sessions, methods=["auto"], names=[*BOUNDED, *HOLISTIC]))
+@examples(0.06)
+def test_sessions_equal_their_definition(case):
     check(case)

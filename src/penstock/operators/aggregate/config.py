@@ -17,7 +17,7 @@ from penstock.core.meter import Meter
 from penstock.core.operator import Logic, State
 from penstock.core.pages import PageStore
 from penstock.core.progress import Bounds
-from penstock.core.rows import RowType
+from penstock.core.rows import TIME, RowType
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.core.windows import (
     Landmark,
@@ -29,7 +29,7 @@ from penstock.core.windows import (
     TupleWindow,
     Window,
 )
-from penstock.operators.aggregate.functions import Count, Function
+from penstock.operators.aggregate.functions import Count, Extreme, Function
 from penstock.operators.aggregate.holistic import Holistic
 from penstock.operators.aggregate.lanes import Lane, counting
 
@@ -81,7 +81,8 @@ class Panes:
 class WindowAggregate:
     """Aggregate the rows of each window and group.
 
-    One row comes out for each window and group that has a row (landmark windows: from the group's first row on).
+    One row comes out for each window and group that has a row; landmark windows that a bound completes come out for
+    every group from its first row on, those that only the end of the stream completes for groups with a row since.
     Null is a group like any other. Columns: those of `by`, where the window starts and ends (ends are exclusive; a
     landmark window has no start), the aggregates. The event time of a result is ``end - 1``: the latest its rows can
     have, so that a window over results holds what the same window over the rows would; `bounds` says what is to come.
@@ -176,8 +177,11 @@ class WindowAggregate:
 
     @property
     def panes(self) -> Panes | None:
-        """The panes by which Spark may aggregate before the shuffle; None if windows are not made of panes."""
-        if isinstance(self.window, Sliding):
+        """The panes that windows are made of, if they are: a host may aggregate by them before the shuffle.
+
+        Windows of arrivals have panes, too, but only this operator knows the numbers of its rows.
+        """
+        if isinstance(self.window, Sliding | TupleWindow):
             return Panes.of(self.window.on(self.unit))
         if isinstance(self.window, Landmark):
             slide = self.window.on(self.unit)
@@ -193,7 +197,10 @@ class WindowAggregate:
         (rows,) = inputs
         bounded = [(name, cast(Function, f)) for name, f in self.aggregates if not is_holistic(f)]
         keys = dict.fromkeys(f.keys for _, f in self.aggregates if is_holistic(f))
-        main = Lane.of(self.by, (), [("__rows", Count()), *bounded], rows)
+        ours: list[tuple[str, Function]] = [("__rows", Count())]
+        if isinstance(self.window, Session | Landmark):
+            ours.append(("__last", Extreme(TIME, "max")))
+        main = Lane.of(self.by, (), [*ours, *bounded], rows)
         return main, *(counting(self.by, key, rows) for key in keys)
 
     def partials_schema(self, inputs: tuple[RowType, ...], lane: int = 0) -> pa.Schema:

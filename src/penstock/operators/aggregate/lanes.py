@@ -67,7 +67,7 @@ class Lane:
         fields += [_key_field(name, rows) for name in keys]
         parts = []
         for name, function in functions:
-            kind = rows.columns.field(function.column).type if function.column is not None else pa.null()
+            kind = _kind(function.column, rows)
             mine = function.fields(kind)
             parts.append(Part(name, function, kind, len(fields), len(fields) + len(mine)))
             fields += [pa.field(f"{name}.{what}", partial) for what, partial in mine]
@@ -226,3 +226,9 @@ def _clean(column: pa.Array) -> pa.Array:
 
 def _key_field(name: str, rows: RowType) -> pa.Field:
     return pa.field(MOMENT, pa.int64()) if name == TIME else pa.field(VALUE, rows.columns.field(name).type)
+
+
+def _kind(column: str | None, rows: RowType) -> pa.DataType:
+    if column is None:
+        return pa.null()
+    return pa.int64() if column == TIME else rows.columns.field(column).type
