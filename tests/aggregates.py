@@ -20,8 +20,10 @@ from penstock.core.rows import TIME, RowType
 from penstock.core.windows import (
     Landmark,
     Landmarks,
+    PartitionedWindow,
     Session,
     Sliding,
+    TupleWindow,
     Window,
     landmark,
     session,
@@ -171,7 +173,21 @@ def windows_of(
     if isinstance(window, Session):
         groups = oracle.by_group(rows, by).values()
         return [pair for mine in groups for pair in oracle.sessions(mine, window.on("ticks").gap).items()]
+    if isinstance(window, TupleWindow | PartitionedWindow):
+        return windows_of_rows(window, rows)
     raise NotImplementedError(window)
+
+
+def windows_of_rows(window: TupleWindow | PartitionedWindow, rows: list[dict[str, Any]]) -> list[tuple[tuple, list]]:
+    """Rows by their number or their rank in their partition, which takes the place of their time."""
+    ordered = rows if window.order is None else sorted(rows, key=lambda row: row["t"])
+    partition = window.partition if isinstance(window, PartitionedWindow) else ()
+    out: list[tuple[tuple, list]] = []
+    for mine in oracle.by_group(ordered, partition).values():
+        numbered = [{**row, "t": number} for number, row in enumerate(mine)]
+        wids = range(-1, len(mine) // window.slide + window.range // window.slide + 2)
+        out += oracle.sliding(numbered, window.on().extent, wids).items()
+    return out
 
 
 def landmark_windows(marks: Landmarks, rows: list[dict[str, Any]], by: Sequence[str], until: int | None) -> list[tuple]:
@@ -320,6 +336,10 @@ def row(
 slidings = st.builds(sliding, range=st.integers(1, 12), slide=st.integers(1, 8), origin=st.integers(-5, 5))
 landmarks = st.builds(landmark, slide=st.integers(1, 8), origin=st.integers(-5, 5))
 sessions = st.builds(session, gap=st.integers(1, 8))
+row_windows = st.builds(TupleWindow, range=st.integers(1, 9), slide=st.integers(1, 6))
+partitioned = st.builds(
+    PartitionedWindow, range=st.integers(1, 6), slide=st.integers(1, 4), partition=st.sampled_from([("k",), ("g", "k")])
+)
 keys = st.one_of(st.sampled_from([1, 1, 2, None]), st.integers(0, 30))
 numbers = st.sampled_from([None, 0.0, -0.0, 1.0, 1.0, 2.5, -3.25, 7.0, float("nan")])
 rows_at = st.builds(

@@ -7,12 +7,13 @@ from penstock.core.meter import Meter
 from penstock.core.operator import Logic, State
 from penstock.core.pages import PageStore
 from penstock.core.rows import RowType
-from penstock.core.windows import Landmark, Session
+from penstock.core.windows import Landmark, PartitionedWindow, Session, TupleWindow
 from penstock.operators.aggregate.config import WindowAggregate
 from penstock.operators.aggregate.differential import DifferentialAggregation, check_differential
 from penstock.operators.aggregate.landmark import LandmarkAggregation
 from penstock.operators.aggregate.paned import PanedAggregation
 from penstock.operators.aggregate.session import SessionAggregation
+from penstock.operators.aggregate.tuples import ArrivalAggregation, PartitionedAggregation
 from penstock.operators.aggregate.wid import WidAggregation
 
 
@@ -25,10 +26,25 @@ def logic_of(
     meter: Meter | None,
 ) -> Logic:
     """The logic of a config."""
+    if isinstance(config.window, PartitionedWindow):
+        return PartitionedAggregation(config, inputs, store, budget, state, meter)
+    if isinstance(config.window, TupleWindow) and config.window.order is None:
+        return ArrivalAggregation(lambda s: _sliding(config, inputs, store, budget, s, meter), store, state)
     if isinstance(config.window, Session):
         return SessionAggregation(config, inputs, store, budget, state, meter)
     if isinstance(config.window, Landmark):
         return LandmarkAggregation(config, inputs, store, budget, state, meter)
+    return _sliding(config, inputs, store, budget, state, meter)
+
+
+def _sliding(
+    config: WindowAggregate,
+    inputs: tuple[RowType, ...],
+    store: PageStore,
+    budget: Budget,
+    state: State,
+    meter: Meter | None,
+) -> Logic:
     if config.method == "wid":
         return WidAggregation(config, inputs, store, budget, state, meter)
     if config.method == "differential":

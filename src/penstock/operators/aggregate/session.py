@@ -56,9 +56,14 @@ class SessionAggregation:
         ]
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
-        """Every row is a session, merged with those of its batch that are near."""
+        """The sessions of these rows alone; the main lane, which comes first, says where they start."""
+        starts = np.empty(0, np.int64)
         for place, partials in self._entry.lift(port, rows, lambda times: times):
-            self._tables[place].add(partials)
+            lane = self._entry.lanes[place]
+            if place == 0:
+                starts = self._merged_starts(partials, lane)
+            sizes = _sizes(lane.boundaries(partials), partials)
+            self._tables[place].add(lane.fold(lane.renumbered(partials, np.repeat(starts, sizes))))
         return iter(())
 
     def advance(self, port: int, bound: Time) -> Iterator[Out]:
