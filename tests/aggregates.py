@@ -22,11 +22,13 @@ from penstock.core.windows import (
     Landmarks,
     PartitionedWindow,
     Session,
+    SlideByTuple,
     Sliding,
     TupleWindow,
     Window,
     landmark,
     session,
+    slide_by_tuple,
     sliding,
 )
 from penstock.kernels.hashing import hash_keys
@@ -173,9 +175,28 @@ def windows_of(
     if isinstance(window, Session):
         groups = oracle.by_group(rows, by).values()
         return [pair for mine in groups for pair in oracle.sessions(mine, window.on("ticks").gap).items()]
+    if isinstance(window, SlideByTuple):
+        return slide_by_tuple_windows(window, rows, by)
     if isinstance(window, TupleWindow | PartitionedWindow):
         return windows_of_rows(window, rows)
     raise NotImplementedError(window)
+
+
+def slide_by_tuple_windows(window: SlideByTuple, rows: list[dict[str, Any]], by: Sequence[str]) -> list[tuple]:
+    """Each group's windows: at distinct times, at every n-th row by its number, by arrival, or by rank in time."""
+    out: list[tuple] = []
+    for mine in oracle.by_group(rows, by).values():
+        if window.by == "each":
+            slides = sorted({row["t"] for row in mine})
+        elif window.row_num is not None:
+            slides = [
+                row["t"] for row in mine if row[window.row_num] is not None and row[window.row_num] % window.every == 0
+            ]
+        else:
+            ordered = sorted(mine, key=lambda row: row["t"]) if window.by == "rank" else mine
+            slides = [row["t"] for number, row in enumerate(ordered, start=1) if number % window.every == 0]
+        out += oracle.slide_by_tuple(mine, window.range.amount, slides)
+    return out
 
 
 def windows_of_rows(window: TupleWindow | PartitionedWindow, rows: list[dict[str, Any]]) -> list[tuple[tuple, list]]:
@@ -339,6 +360,13 @@ sessions = st.builds(session, gap=st.integers(1, 8))
 row_windows = st.builds(TupleWindow, range=st.integers(1, 9), slide=st.integers(1, 6))
 partitioned = st.builds(
     PartitionedWindow, range=st.integers(1, 6), slide=st.integers(1, 4), partition=st.sampled_from([("k",), ("g", "k")])
+)
+tuple_slides = st.one_of(
+    st.builds(slide_by_tuple, range=st.integers(1, 12)),
+    st.builds(
+        slide_by_tuple, range=st.integers(1, 12), every=st.integers(1, 4), by=st.sampled_from(["row-num", "rank"])
+    ),
+    st.builds(slide_by_tuple, range=st.integers(1, 12), every=st.integers(1, 4), row_num=st.just("i")),
 )
 keys = st.one_of(st.sampled_from([1, 1, 2, None]), st.integers(0, 30))
 numbers = st.sampled_from([None, 0.0, -0.0, 1.0, 1.0, 2.5, -3.25, 7.0, float("nan")])

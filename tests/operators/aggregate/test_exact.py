@@ -23,6 +23,7 @@ from tests.aggregates import (
     row_windows,
     run,
     sessions,
+    tuple_slides,
 )
 from tests.streams import examples
 
@@ -118,3 +119,9 @@ def number_times(case: Case) -> Case:
             event = Advance(1000 * event.bound)
         events.append(event)
     return replace(case, events=events)
+
+
+@given(cases(window=tuple_slides, methods=["auto"], names=[*BOUNDED, *HOLISTIC], native=False))
+@examples(0.1)
+def test_f07_slide_by_tuple_windows_equal_their_definition(case):
+    check(replace(case, memory=max(60_000, case.memory)))

@@ -7,12 +7,13 @@ from penstock.core.meter import Meter
 from penstock.core.operator import Logic, State
 from penstock.core.pages import PageStore
 from penstock.core.rows import RowType
-from penstock.core.windows import Landmark, PartitionedWindow, Session, TupleWindow
+from penstock.core.windows import Landmark, PartitionedWindow, Session, SlideByTuple, TupleWindow
 from penstock.operators.aggregate.config import WindowAggregate
 from penstock.operators.aggregate.differential import DifferentialAggregation, check_differential
 from penstock.operators.aggregate.landmark import LandmarkAggregation
 from penstock.operators.aggregate.paned import PanedAggregation
 from penstock.operators.aggregate.session import SessionAggregation
+from penstock.operators.aggregate.slide_by_tuple import SlideByTupleAggregation
 from penstock.operators.aggregate.tuples import ArrivalAggregation, PartitionedAggregation
 from penstock.operators.aggregate.wid import WidAggregation
 
@@ -30,6 +31,8 @@ def logic_of(
         return PartitionedAggregation(config, inputs, store, budget, state, meter)
     if isinstance(config.window, TupleWindow) and config.window.order is None:
         return ArrivalAggregation(lambda s: _sliding(config, inputs, store, budget, s, meter), store, state)
+    if isinstance(config.window, SlideByTuple):
+        return SlideByTupleAggregation(config, inputs, store, budget, state, meter)
     if isinstance(config.window, Session):
         return SessionAggregation(config, inputs, store, budget, state, meter)
     if isinstance(config.window, Landmark):

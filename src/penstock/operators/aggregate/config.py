@@ -29,9 +29,9 @@ from penstock.core.windows import (
     TupleWindow,
     Window,
 )
-from penstock.operators.aggregate.functions import Count, Extreme, Function
+from penstock.operators.aggregate.functions import Count, Extreme, Function, Sum
 from penstock.operators.aggregate.holistic import Holistic
-from penstock.operators.aggregate.lanes import Lane, counting
+from penstock.operators.aggregate.lanes import SLIDE, Lane, counting
 
 Method = Literal["auto", "wid", "paned", "differential", "adapt"]
 """How sliding windows are computed: each by itself, from panes, by what enters and leaves, per group as it pays."""
@@ -142,6 +142,9 @@ class WindowAggregate:
                 raise ConfigError.unknown_column(name, function.column, rows.columns.names)
             kind = rows.columns.field(function.column).type if function.column is not None else pa.null()
             function.check(name, kind)
+        row_num = self.window.row_num if isinstance(self.window, SlideByTuple) else None
+        if row_num is not None and row_num not in rows.columns.names:
+            raise ConfigError.unknown_column("row_num", row_num, rows.columns.names)
         order = self.window.order if isinstance(self.window, BY_ROWS) else None
         if order is not None and order != rows.time:
             raise WindowError(
@@ -200,6 +203,8 @@ class WindowAggregate:
         ours: list[tuple[str, Function]] = [("__rows", Count())]
         if isinstance(self.window, Session | Landmark):
             ours.append(("__last", Extreme(TIME, "max")))
+        if isinstance(self.window, SlideByTuple) and self.window.by == "row-num":
+            ours.append(("__slides", Sum(SLIDE)))
         main = Lane.of(self.by, (), [*ours, *bounded], rows)
         return main, *(counting(self.by, key, rows) for key in keys)
 

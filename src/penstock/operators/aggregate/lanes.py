@@ -26,6 +26,9 @@ from penstock.operators.aggregate.functions import Columns, Count, Function
 VALUE, MOMENT = "__value", "__moment"
 """What a value lane calls its values, and when a lane keeps each row's time, that time."""
 
+SLIDE = "__slide"
+"""A column that an algorithm adds to rows: 1 where the row slides a window, else 0."""
+
 GROUP = "__group"
 """Group columns inside a lane: this, and their place."""
 
@@ -241,4 +244,4 @@ def _key_field(name: str, rows: RowType) -> pa.Field:
 def _kind(column: str | None, rows: RowType) -> pa.DataType:
     if column is None:
         return pa.null()
-    return pa.int64() if column == TIME else rows.columns.field(column).type
+    return pa.int64() if column in (TIME, SLIDE) else rows.columns.field(column).type

@@ -186,8 +186,8 @@ class PartitionedAggregation:
         counts = self._counts.lane
         groups = [clean(self._rows.column(rows, name)) for name in counts.groups]
         found = counts.look_up(before, hashes_of(rows), groups)
-        base = np.where(found >= 0, _counted(counts, before)[found], 0) if before.num_rows else np.zeros(found.size)
-        ranks = base.astype(np.int64) + _positions(counts, rows, groups)
+        base = np.where(found >= 0, counted(counts, before)[found], 0) if before.num_rows else np.zeros(found.size)
+        ranks = base.astype(np.int64) + positions(counts, rows, groups)
         numbers, _ = self._panes.tumbling.wids(ranks)
         first, last = self._windows.wids(ranks)
         new = counts.lift(rows, self._rows, np.zeros(rows.num_rows, np.int64))
@@ -226,19 +226,20 @@ class PartitionedAggregation:
             return np.full(panes.num_rows, TIME_MIN)
         places = [lane.group_places[lane.groups.index(name)] for name in self._counts.lane.groups]
         found = self._counts.lane.look_up(counts, hashes_of(panes), [panes.column(place) for place in places])
-        counted = np.where(found >= 0, _counted(self._counts.lane, counts)[found], 0)
-        return (counted - self._windows.origin) // self._windows.slide
+        ranked = np.where(found >= 0, counted(self._counts.lane, counts)[found], 0)
+        return (ranked - self._windows.origin) // self._windows.slide
 
     def _ends(self, main: pa.RecordBatch) -> tuple[Times, Times]:
         wids = times_of(main)
         return self._windows.starts(wids), self._windows.ends(wids)
 
 
-def _counted(lane: Lane, counts: pa.RecordBatch) -> Indices:
+def counted(lane: Lane, counts: pa.RecordBatch) -> Indices:
+    """What the first function of a lane, a count, has counted."""
     return numbers_of(counts.column(lane.parts[0].first)).astype(np.int64, copy=False)
 
 
-def _positions(lane: Lane, rows: pa.RecordBatch, groups: Sequence[pa.Array]) -> Indices:
+def positions(lane: Lane, rows: pa.RecordBatch, groups: Sequence[pa.Array]) -> Indices:
     """How many rows of the same group come before each."""
     order, starts = lane.segments(hashes_of(rows), np.zeros(rows.num_rows, np.int64), groups)
     places = np.empty(rows.num_rows, np.int64)
