@@ -168,7 +168,10 @@ class PartitionedAggregation:
                 yield from self._process(part.take(pa.array(order)))
 
     def _process(self, rows: pa.RecordBatch | None) -> Iterator[Out]:
-        """Add rows, sorted by hash, to their panes; windows that they fill come out, panes that none needs go."""
+        """Add rows, sorted by hash, to their panes; windows that they fill come out, panes that none needs go.
+
+        Without rows, the stream has ended and all windows come out.
+        """
         kept: list[list[Page]] = [[] for _ in self._tables]
         sources = [Source(table) for table in (*self._tables, self._counts)]
         for piece, arrivals in _with_arrivals(pieces(sources, self._budget), rows):
@@ -177,7 +180,7 @@ class PartitionedAggregation:
             lifted: list[pa.RecordBatch] = []
             if arrivals is not None and arrivals.num_rows:
                 after, lifted = self._arrive(arrivals, before)
-            yield from self._close(piece, lifted, before, after, kept)
+            yield from self._close(piece, lifted, before, after, kept, ending=rows is None)
         for table, pages in zip(self._tables, kept, strict=True):
             table.take(pages)
 
@@ -203,6 +206,7 @@ class PartitionedAggregation:
         before: pa.RecordBatch,
         after: pa.RecordBatch,
         kept: list[list[Page]],
+        ending: bool,
     ) -> Iterator[Out]:
         due = []
         for place, table in enumerate(self._tables):
@@ -210,7 +214,7 @@ class PartitionedAggregation:
             if lifted:
                 panes = table.lane.fold(pa.concat_batches([panes, lifted[place]]))
             first, until = (self._complete(table.lane, panes, counts) for counts in (before, after))
-            if self._bound == TIME_MAX:
+            if ending:
                 until = np.full(panes.num_rows, TIME_MAX)
             low, high = self._panes.windows.wids(times_of(panes))
             due.append(_spread(table.lane, panes, np.maximum(low, first), np.minimum(high, until)))
