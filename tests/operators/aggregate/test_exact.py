@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
+from penstock.operators.aggregate.methods import AdaptWid
 from penstock.operators.aggregate.paned import PanedAggregation
 from tests.aggregates import (
     BOUNDED,
@@ -125,3 +127,18 @@ def number_times(case: Case) -> Case:
 @examples(0.1)
 def test_f07_slide_by_tuple_windows_equal_their_definition(case):
     check(replace(case, memory=max(60_000, case.memory)))
+
+
+adapting = st.builds(
+    AdaptWid,
+    partial=st.just(16),
+    row=st.just(8),
+    threshold=st.sampled_from([None, 0.5, 1.5, 2.5, 4.5, 1e9]),
+    relapse=st.sampled_from([0.0, 0.8, 1.0]),
+)
+
+
+@given(cases(methods=["adapt"], names=[*BOUNDED, *HOLISTIC], native=False), adapting)
+@examples(0.1)
+def test_f15_eager_and_lazy_groups_equal_their_definition(case, method):
+    check(replace(case, method=method, memory=max(60_000, case.memory)))

@@ -6,6 +6,7 @@ all the tables it reads fits the budget; pieces are folded one after the other a
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -220,6 +221,21 @@ def by_number(sources: Sequence[Source], piece: Piece, budget: Budget) -> Iterat
     for source_low, source_high in ((TIME_MIN, middle), (middle, TIME_MAX)):
         half = [s._replace(low=max(s.low, source_low), high=min(s.high, source_high)) for s in sources]
         yield from by_number([s._replace(among=s.pages()) for s in half], piece, budget)
+
+
+def with_arrivals(cut: Iterator[Piece], rows: pa.RecordBatch | None) -> Iterator[tuple[Piece, pa.RecordBatch | None]]:
+    """Ranges of hashes that cover everything, each with its rows."""
+    firsts = [piece.first for piece in cut]
+    bounds = [0, *firsts[1:], 2**64]
+    for first, after in itertools.pairwise(bounds):
+        piece = Piece(first, after - 1)
+        if rows is None:
+            yield piece, None
+        else:
+            hashes = hashes_of(rows)
+            low = int(np.searchsorted(hashes, np.uint64(piece.first)))
+            high = int(np.searchsorted(hashes, np.uint64(piece.last), side="right"))
+            yield piece, rows.slice(low, high - low)
 
 
 def cost(rows: pa.RecordBatch) -> int:

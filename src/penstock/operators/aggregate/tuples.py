@@ -10,7 +10,6 @@ must number them itself and make that number their time.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -29,7 +28,7 @@ from penstock.operators.aggregate.buffer import Buffer
 from penstock.operators.aggregate.config import Panes, WindowAggregate
 from penstock.operators.aggregate.entry import Entry, inside
 from penstock.operators.aggregate.lanes import Lane, clean, counting
-from penstock.operators.aggregate.partials import Partials, Piece, Source, folded, pieces
+from penstock.operators.aggregate.partials import Partials, Piece, Source, folded, pieces, with_arrivals
 from penstock.operators.aggregate.results import Results
 
 _COUNTER = 1_000
@@ -174,7 +173,7 @@ class PartitionedAggregation:
         """
         kept: list[list[Page]] = [[] for _ in self._tables]
         sources = [Source(table) for table in (*self._tables, self._counts)]
-        for piece, arrivals in _with_arrivals(pieces(sources, self._budget), rows):
+        for piece, arrivals in with_arrivals(pieces(sources, self._budget), rows):
             before = folded([Source(self._counts)], piece, self._budget)
             after = before
             lifted: list[pa.RecordBatch] = []
@@ -257,18 +256,3 @@ def _spread(lane: Lane, panes: pa.RecordBatch, low: Times, high: Times) -> pa.Re
     stop = np.cumsum(sizes)
     wids = np.arange(int(stop[-1]) if stop.size else 0) + np.repeat(low - (stop - sizes), sizes)
     return lane.fold(lane.renumbered(panes.take(pa.array(np.repeat(np.arange(low.size), sizes))), wids))
-
-
-def _with_arrivals(cut: Iterator[Piece], rows: pa.RecordBatch | None) -> Iterator[tuple[Piece, pa.RecordBatch | None]]:
-    """Ranges of hashes that cover everything, each with its rows."""
-    firsts = [piece.first for piece in cut]
-    bounds = [0, *firsts[1:], 2**64]
-    for first, after in itertools.pairwise(bounds):
-        piece = Piece(first, after - 1)
-        if rows is None:
-            yield piece, None
-        else:
-            hashes = hashes_of(rows)
-            low = int(np.searchsorted(hashes, np.uint64(piece.first)))
-            high = int(np.searchsorted(hashes, np.uint64(piece.last), side="right"))
-            yield piece, rows.slice(low, high - low)
