@@ -18,8 +18,17 @@ from penstock.core.operator import Logic, Quiet, State
 from penstock.core.pages import clip_page
 from penstock.core.rows import TIME, RowType
 from penstock.core.windows import (
+    Landmark,
+    Landmarks,
+    PartitionedWindow,
+    Session,
+    SlideByTuple,
     Sliding,
+    TupleWindow,
     Window,
+    landmark,
+    session,
+    slide_by_tuple,
     sliding,
 )
 from penstock.kernels.hashing import hash_keys
@@ -136,27 +145,84 @@ class Case:
 
     def expected(self) -> Counter[tuple]:
         """By the definition."""
-        return expected(self.window, self.rows, self.by, self.names)
+        bounds = [event.bound for event in self.events if isinstance(event, Advance)]
+        return expected(self.window, self.rows, self.by, self.names, max(bounds, default=None))
 
 
-def expected(window: Window, rows: list[dict[str, Any]], by: Sequence[str], names: Sequence[str]) -> Counter[tuple]:
+def expected(
+    window: Window, rows: list[dict[str, Any]], by: Sequence[str], names: Sequence[str], until: int | None = None
+) -> Counter[tuple]:
     """Results by the definition, as (group…, start, end, aggregates…)."""
     out: Counter[tuple] = Counter()
-    for (start, end), held in windows_of(window, rows, by):
+    for (start, end), held in windows_of(window, rows, by, until):
         for group, mine in oracle.by_group(held, by).items():
             asked = [oracle.aggregate(mine, *name.split(".")) for name in names]
             out[(*group, start, end, *asked)] += 1
     return out
 
 
-def windows_of(window: Window, rows: list[dict[str, Any]], by: Sequence[str]) -> list[tuple[tuple, list]]:
+def windows_of(
+    window: Window, rows: list[dict[str, Any]], by: Sequence[str], until: int | None
+) -> list[tuple[tuple, list]]:
     """Every window and its rows; where groups have windows of their own, those of one group each."""
     times = [row["t"] for row in rows] or [0]
     if isinstance(window, Sliding):
         slides = window.on("ticks")
         near = range(*(int((edge - slides.origin) / slides.slide) for edge in (min(times), max(times) + slides.range)))
         return list(oracle.sliding(rows, slides.extent, range(near.start - 3, near.stop + 3)).items())
+    if isinstance(window, Landmark):
+        return landmark_windows(window.on("ticks"), rows, by, until)
+    if isinstance(window, Session):
+        groups = oracle.by_group(rows, by).values()
+        return [pair for mine in groups for pair in oracle.sessions(mine, window.on("ticks").gap).items()]
+    if isinstance(window, SlideByTuple):
+        return slide_by_tuple_windows(window, rows, by)
+    if isinstance(window, TupleWindow | PartitionedWindow):
+        return windows_of_rows(window, rows)
     raise NotImplementedError(window)
+
+
+def slide_by_tuple_windows(window: SlideByTuple, rows: list[dict[str, Any]], by: Sequence[str]) -> list[tuple]:
+    """Each group's windows: at distinct times, at every n-th row by its number, by arrival, or by rank in time."""
+    out: list[tuple] = []
+    for mine in oracle.by_group(rows, by).values():
+        if window.by == "each":
+            slides = sorted({row["t"] for row in mine})
+        elif window.row_num is not None:
+            slides = [
+                row["t"] for row in mine if row[window.row_num] is not None and row[window.row_num] % window.every == 0
+            ]
+        else:
+            ordered = sorted(mine, key=lambda row: row["t"]) if window.by == "rank" else mine
+            slides = [row["t"] for number, row in enumerate(ordered, start=1) if number % window.every == 0]
+        out += oracle.slide_by_tuple(mine, window.range.amount, slides)
+    return out
+
+
+def windows_of_rows(window: TupleWindow | PartitionedWindow, rows: list[dict[str, Any]]) -> list[tuple[tuple, list]]:
+    """Rows by their number or their rank in their partition, which takes the place of their time."""
+    ordered = rows if window.order is None else sorted(rows, key=lambda row: row["t"])
+    partition = window.partition if isinstance(window, PartitionedWindow) else ()
+    out: list[tuple[tuple, list]] = []
+    for mine in oracle.by_group(ordered, partition).values():
+        numbered = [{**row, "t": number} for number, row in enumerate(mine)]
+        wids = range(-1, len(mine) // window.slide + window.range // window.slide + 2)
+        out += oracle.sliding(numbered, window.on().extent, wids).items()
+    return out
+
+
+def landmark_windows(marks: Landmarks, rows: list[dict[str, Any]], by: Sequence[str], until: int | None) -> list[tuple]:
+    """Windows up to the last bound for all groups; after it, for groups with a row in the window's own slide."""
+    if not rows:
+        return []
+    wids = marks.windows(np.array([row["t"] for row in rows])).tolist()
+    complete = wids[0] if until is None else max(wids[0], marks.complete(until))
+    out = list(oracle.landmark(rows, marks.extent, range(wids[0], complete)).items())
+    for wid in range(complete, wids[-1] + 1):
+        for mine in oracle.by_group(rows, by).values():
+            if wid in marks.wids(np.array([row["t"] for row in mine]))[0]:
+                out += oracle.landmark(mine, marks.extent, [wid]).items()
+    return out
 
 
 def batch(rows: Sequence[dict[str, Any]], types: RowType, keys: Sequence[str], collide: bool = False) -> pa.RecordBatch:
@@ -289,6 +355,19 @@ def row(
 
 
 slidings = st.builds(sliding, range=st.integers(1, 12), slide=st.integers(1, 8), origin=st.integers(-5, 5))
+landmarks = st.builds(landmark, slide=st.integers(1, 8), origin=st.integers(-5, 5))
+sessions = st.builds(session, gap=st.integers(1, 8))
+row_windows = st.builds(TupleWindow, range=st.integers(1, 9), slide=st.integers(1, 6))
+partitioned = st.builds(
+    PartitionedWindow, range=st.integers(1, 6), slide=st.integers(1, 4), partition=st.sampled_from([("k",), ("g", "k")])
+)
+tuple_slides = st.one_of(
+    st.builds(slide_by_tuple, range=st.integers(1, 12)),
+    st.builds(
+        slide_by_tuple, range=st.integers(1, 12), every=st.integers(1, 4), by=st.sampled_from(["row-num", "rank"])
+    ),
+    st.builds(slide_by_tuple, range=st.integers(1, 12), every=st.integers(1, 4), row_num=st.just("i")),
+)
 keys = st.one_of(st.sampled_from([1, 1, 2, None]), st.integers(0, 30))
 numbers = st.sampled_from([None, 0.0, -0.0, 1.0, 1.0, 2.5, -3.25, 7.0, float("nan")])
 rows_at = st.builds(

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
+from penstock.operators.aggregate.methods import AdaptWid
 from penstock.operators.aggregate.paned import PanedAggregation
-from tests.aggregates import BOUNDED, HOLISTIC, SUBTRACTABLE, Case, cases, run
+from tests.aggregates import (
+    BOUNDED,
+    HOLISTIC,
+    SUBTRACTABLE,
+    Advance,
+    Arrive,
+    Case,
+    EpochEnd,
+    cases,
+    landmarks,
+    partitioned,
+    row_windows,
+    run,
+    sessions,
+    tuple_slides,
+)
 from tests.streams import examples
 
 
@@ -48,3 +68,77 @@ def test_f12_panes_on_two_stacks_equal_their_definition(case):
 @examples(0.06)
 def test_f13_windows_that_slide_by_subtraction_equal_their_definition(case):
     check(case)
+
+
+@given(cases(window=landmarks, methods=["auto"], names=[*BOUNDED, *HOLISTIC]))
+@examples(0.06)
+def test_f06_landmark_windows_equal_their_definition(case):
+    check(case)
+
+
+@given(cases(window=sessions, methods=["auto"], names=[*BOUNDED, *HOLISTIC]))
+@examples(0.06)
+def test_sessions_equal_their_definition(case):
+    check(case)
+
+
+TIMELESS = [name for name in BOUNDED if not name.startswith(("first", "last"))]
+"""Windows of rows have no order by time within them."""
+
+
+@given(cases(window=row_windows, methods=["auto", "wid", "paned"], names=[*TIMELESS, *HOLISTIC], native=False))
+@examples(0.06)
+def test_f04_windows_of_rows_equal_their_definition(case):
+    check(single(case))
+
+
+@given(cases(window=partitioned, methods=["auto"], names=TIMELESS, native=False))
+@examples(0.06)
+def test_f05_windows_of_rows_in_partitions_equal_their_definition(case):
+    check(replace(case, by=("g", "k"), memory=max(60_000, case.memory)))
+
+
+@given(cases(window=partitioned, methods=["auto"], names=TIMELESS, native=False))
+@examples(0.06)
+def test_f05_ranks_by_time_equal_their_definition(case):
+    timed = number_times(case)
+    check(replace(timed, window=replace(case.window, order="t"), by=("g", "k"), memory=max(60_000, case.memory)))
+
+
+def single(case: Case) -> Case:
+    """On one shard: arrivals are counted where they are."""
+    events = [replace(event, shards=1) if isinstance(event, EpochEnd) else event for event in case.events]
+    return replace(case, events=events, shards=1)
+
+
+def number_times(case: Case) -> Case:
+    """The same rows at different times, so that they have one order."""
+    count, events = itertools.count(), []
+    for event in case.events:
+        if isinstance(event, Arrive):
+            event = replace(event, rows=[{**row, "t": 1000 * row["t"] + next(count)} for row in event.rows])
+        elif isinstance(event, Advance):
+            event = Advance(1000 * event.bound)
+        events.append(event)
+    return replace(case, events=events)
+
+
+@given(cases(window=tuple_slides, methods=["auto"], names=[*BOUNDED, *HOLISTIC], native=False))
+@examples(0.1)
+def test_f07_slide_by_tuple_windows_equal_their_definition(case):
+    check(replace(case, memory=max(60_000, case.memory)))
+
+
+adapting = st.builds(
+    AdaptWid,
+    partial=st.just(16),
+    row=st.just(8),
+    threshold=st.sampled_from([None, 0.5, 1.5, 2.5, 4.5, 1e9]),
+    relapse=st.sampled_from([0.0, 0.8, 1.0]),
+)
+
+
+@given(cases(methods=["adapt"], names=[*BOUNDED, *HOLISTIC], native=False), adapting)
+@examples(0.1)
+def test_f15_eager_and_lazy_groups_equal_their_definition(case, method):
+    check(replace(case, method=method, memory=max(60_000, case.memory)))

@@ -17,7 +17,7 @@ from penstock.core.meter import Meter
 from penstock.core.operator import Logic, State
 from penstock.core.pages import PageStore
 from penstock.core.progress import Bounds
-from penstock.core.rows import RowType
+from penstock.core.rows import TIME, RowType
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.core.windows import (
     Landmark,
@@ -29,15 +29,19 @@ from penstock.core.windows import (
     TupleWindow,
     Window,
 )
-from penstock.operators.aggregate.functions import Count, Function
+from penstock.operators.aggregate.functions import Count, Extreme, Function, Sum
 from penstock.operators.aggregate.holistic import Holistic
-from penstock.operators.aggregate.lanes import Lane, counting
+from penstock.operators.aggregate.lanes import SLIDE, Lane, counting
+from penstock.operators.aggregate.methods import AdaptWid, Buffering, LowLevel
 
 Method = Literal["auto", "wid", "paned", "differential", "adapt"]
 """How sliding windows are computed: each by itself, from panes, by what enters and leaves, per group as it pays."""
 
 Emit = Literal["final", "update"]
 """When results come out: once, when their window is complete; or at the end of every epoch that changed them."""
+
+Baseline = AdaptWid | Buffering | LowLevel
+"""Methods with parameters."""
 
 AnyFunction = Function | Holistic
 
@@ -81,7 +85,8 @@ class Panes:
 class WindowAggregate:
     """Aggregate the rows of each window and group.
 
-    One row comes out for each window and group that has a row (landmark windows: from the group's first row on).
+    One row comes out for each window and group that has a row; landmark windows that a bound completes come out for
+    every group from its first row on, those that only the end of the stream completes for groups with a row since.
     Null is a group like any other. Columns: those of `by`, where the window starts and ends (ends are exclusive; a
     landmark window has no start), the aggregates. The event time of a result is ``end - 1``: the latest its rows can
     have, so that a window over results holds what the same window over the rows would; `bounds` says what is to come.
@@ -98,7 +103,7 @@ class WindowAggregate:
     aggregates: tuple[tuple[str, AnyFunction], ...]
     emit: Emit = "final"
     unit: TimeUnit = "ticks"
-    method: Method = "auto"
+    method: Method | Baseline = "auto"
     start: str = "window_start"
     end: str = "window_end"
 
@@ -109,7 +114,7 @@ class WindowAggregate:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ConfigError(f"The results would have two columns {twice!r}. Give one of them another name.")
-        if self.method not in get_args(Method):
+        if not isinstance(self.method, Baseline) and self.method not in get_args(Method):
             raise ConfigError(f"method={self.method!r} is not one of {', '.join(get_args(Method))}.")
         if self.emit not in get_args(Emit):
             raise ConfigError(f"emit={self.emit!r} is not one of {', '.join(get_args(Emit))}.")
@@ -141,6 +146,9 @@ class WindowAggregate:
                 raise ConfigError.unknown_column(name, function.column, rows.columns.names)
             kind = rows.columns.field(function.column).type if function.column is not None else pa.null()
             function.check(name, kind)
+        row_num = self.window.row_num if isinstance(self.window, SlideByTuple) else None
+        if row_num is not None and row_num not in rows.columns.names:
+            raise ConfigError.unknown_column("row_num", row_num, rows.columns.names)
         order = self.window.order if isinstance(self.window, BY_ROWS) else None
         if order is not None and order != rows.time:
             raise WindowError(
@@ -176,8 +184,11 @@ class WindowAggregate:
 
     @property
     def panes(self) -> Panes | None:
-        """The panes by which Spark may aggregate before the shuffle; None if windows are not made of panes."""
-        if isinstance(self.window, Sliding):
+        """The panes that windows are made of, if they are: a host may aggregate by them before the shuffle.
+
+        Windows of arrivals have panes, too, but only this operator knows the numbers of its rows.
+        """
+        if isinstance(self.window, Sliding | TupleWindow):
             return Panes.of(self.window.on(self.unit))
         if isinstance(self.window, Landmark):
             slide = self.window.on(self.unit)
@@ -193,7 +204,12 @@ class WindowAggregate:
         (rows,) = inputs
         bounded = [(name, cast(Function, f)) for name, f in self.aggregates if not is_holistic(f)]
         keys = dict.fromkeys(f.keys for _, f in self.aggregates if is_holistic(f))
-        main = Lane.of(self.by, (), [("__rows", Count()), *bounded], rows)
+        ours: list[tuple[str, Function]] = [("__rows", Count())]
+        if isinstance(self.window, Session | Landmark):
+            ours.append(("__last", Extreme(TIME, "max")))
+        if isinstance(self.window, SlideByTuple) and self.window.by == "row-num":
+            ours.append(("__slides", Sum(SLIDE)))
+        main = Lane.of(self.by, (), [*ours, *bounded], rows)
         return main, *(counting(self.by, key, rows) for key in keys)
 
     def partials_schema(self, inputs: tuple[RowType, ...], lane: int = 0) -> pa.Schema:

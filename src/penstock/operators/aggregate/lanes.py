@@ -26,6 +26,9 @@ from penstock.operators.aggregate.functions import Columns, Count, Function
 VALUE, MOMENT = "__value", "__moment"
 """What a value lane calls its values, and when a lane keeps each row's time, that time."""
 
+SLIDE = "__slide"
+"""A column that an algorithm adds to rows: 1 where the row slides a window, else 0."""
+
 GROUP = "__group"
 """Group columns inside a lane: this, and their place."""
 
@@ -67,7 +70,7 @@ class Lane:
         fields += [_key_field(name, rows) for name in keys]
         parts = []
         for name, function in functions:
-            kind = rows.columns.field(function.column).type if function.column is not None else pa.null()
+            kind = _kind(function.column, rows)
             mine = function.fields(kind)
             parts.append(Part(name, function, kind, len(fields), len(fields) + len(mine)))
             fields += [pa.field(f"{name}.{what}", partial) for what, partial in mine]
@@ -85,9 +88,9 @@ class Lane:
 
     def lift(self, rows: pa.RecordBatch, kind: RowType, numbers: Wids) -> pa.RecordBatch:
         """Rows as an operator gets them, each in the pane or window of its number, to partials in order."""
-        keys = [_clean(kind.column(rows, name)) for name in self.groups]
-        keys += [rows.column(1) if name == TIME else _clean(kind.column(rows, name)) for name in self.keys]
-        order, starts = self._segments(hashes_of(rows), numbers, keys)
+        keys = [clean(kind.column(rows, name)) for name in self.groups]
+        keys += [rows.column(1) if name == TIME else clean(kind.column(rows, name)) for name in self.keys]
+        order, starts = self.segments(hashes_of(rows), numbers, keys)
         places, firsts = pa.array(order), order[starts]
         columns = [pa.array(hashes_of(rows)[firsts]), pa.array(numbers[firsts])]
         columns += [key.take(pa.array(firsts)) for key in keys]
@@ -105,7 +108,7 @@ class Lane:
         if not partials.num_rows:
             return partials
         keys = [partials.column(place) for place in (*self.group_places, *self.key_places)]
-        order, starts = self._segments(hashes_of(partials), times_of(partials), keys)
+        order, starts = self.segments(hashes_of(partials), times_of(partials), keys)
         if not _in_order(order):
             partials = partials.take(pa.array(order))
         if starts.size == partials.num_rows:
@@ -126,7 +129,7 @@ class Lane:
             return whole
         both = pa.concat_batches([whole, part])
         keys = [both.column(place) for place in (*self.group_places, *self.key_places)]
-        order, starts = self._segments(hashes_of(both), np.zeros(both.num_rows, np.int64), keys)
+        order, starts = self.segments(hashes_of(both), np.zeros(both.num_rows, np.int64), keys)
         sizes = np.diff(starts, append=both.num_rows)
         hit, missed = starts[sizes == 2], starts[sizes == 1]
         less = both.take(pa.array(order[hit])), both.take(pa.array(order[hit + 1]))
@@ -151,6 +154,16 @@ class Lane:
         other = differing(groups, hashes_of(partials))
         return starts if other is None else np.union1d(starts, other + 1)
 
+    def look_up(self, known: pa.RecordBatch, hashes: Hashes, groups: Sequence[pa.Array]) -> Indices:
+        """For each row's group, the row of `known`, which has each group once, that is of it; -1 if none is."""
+        keys = [pa.concat_arrays([known.column(n), g]) for n, g in zip(self.group_places, groups, strict=True)]
+        whole = np.concatenate([hashes_of(known), hashes])
+        order, starts = self.segments(whole, np.zeros(whole.size, np.int64), keys)
+        firsts = np.repeat(order[starts], np.diff(starts, append=whole.size))
+        found = np.empty(whole.size, np.int64)
+        found[order] = np.where(firsts < known.num_rows, firsts, -1)
+        return found[known.num_rows :]
+
     def page_order(self, partials: pa.RecordBatch) -> pa.RecordBatch:
         """A folded batch as pages want it, by hash, then number: it differs only where groups share a hash."""
         hashes, numbers = hashes_of(partials), times_of(partials)
@@ -158,7 +171,7 @@ class Lane:
             return partials
         return partials.take(pa.array(sorted_by([hashes, numbers])))
 
-    def _segments(self, hashes: Hashes, numbers: Times, keys: Sequence[pa.Array]) -> tuple[Indices, Indices]:
+    def segments(self, hashes: Hashes, numbers: Times, keys: Sequence[pa.Array]) -> tuple[Indices, Indices]:
         """The order by hash, group, number and key, and where each of them begins."""
         groups, others = keys[: len(self.groups)], keys[len(self.groups) :]
         codes: list[Codes] = [hashes, numbers, *(code for key in others for code in codes_of(key))]
@@ -214,8 +227,8 @@ def _in_order(order: Indices) -> bool:
     return bool((order[1:] > order[:-1]).all())
 
 
-def _clean(column: pa.Array) -> pa.Array:
-    """Keys as Spark groups them: -0.0 is 0.0, and there is one NaN."""
+def clean(column: pa.Array) -> pa.Array:
+    """A key column as Spark groups by it: -0.0 is 0.0, and there is one NaN."""
     if not pa.types.is_float32(column.type) and not pa.types.is_float64(column.type):
         return column
     floats: npt.NDArray[np.float64] = pc.fill_null(column, fill_value=0.0).to_numpy(zero_copy_only=False)
@@ -226,3 +239,9 @@ def _clean(column: pa.Array) -> pa.Array:
 
 def _key_field(name: str, rows: RowType) -> pa.Field:
     return pa.field(MOMENT, pa.int64()) if name == TIME else pa.field(VALUE, rows.columns.field(name).type)
+
+
+def _kind(column: str | None, rows: RowType) -> pa.DataType:
+    if column is None:
+        return pa.null()
+    return pa.int64() if column in (TIME, SLIDE) else rows.columns.field(column).type

@@ -23,7 +23,7 @@ from penstock.core.pages import PageStore, read_page
 from penstock.core.progress import Bounds
 from penstock.core.rows import RowType, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
-from penstock.core.windows import Slides, Wid, Wids
+from penstock.core.windows import Landmarks, Slides, Wid
 from penstock.operators.aggregate.config import Panes, WindowAggregate
 from penstock.operators.aggregate.entry import Entry, inside
 from penstock.operators.aggregate.lanes import Lane
@@ -54,8 +54,8 @@ class PanedAggregation:
         meter: Meter | None = None,
     ) -> None:
         self._config = config
-        self._windows: Slides = config.window.on(config.unit)  # type: ignore[assignment]
-        self._panes = Panes.of(self._windows)
+        self._windows: Slides | Landmarks = config.window.on(config.unit)  # type: ignore[assignment]
+        self._panes: Panes = config.panes  # type: ignore[assignment]
         self._budget = budget
         self._meter = meter or Tally()
         self._entry = Entry(config, inputs, budget)
@@ -92,12 +92,9 @@ class PanedAggregation:
             return
         self._bound = bound
         complete = self._windows.complete(bound)
-        numbers = self._tables["panes"][0].numbers()
-        if told and numbers is not None:
-            windows = self._panes.windows.wids(np.array(numbers))
-            first, after = max(self._closed, int(windows[0][0])), min(complete, int(windows[1][1]))
-            if first < after:
-                yield from self._close(first, after)
+        first, after = self._due(complete) if told else (0, 0)
+        if first < after:
+            yield from self._close(first, after)
         self._closed = max(self._closed, complete)
         self._forget()
 
@@ -148,6 +145,14 @@ class PanedAggregation:
         for role in roles:
             for table in self._tables[role]:
                 table.clear()
+
+    def _due(self, complete: Wid) -> tuple[Wid, Wid]:
+        """The first window that has not come out, and the first that must not yet; rows or not."""
+        numbers = self._tables["panes"][0].numbers()
+        if numbers is None:
+            return 0, 0
+        windows = self._panes.windows.wids(np.array(numbers))
+        return max(self._closed, int(windows[0][0])), min(complete, int(windows[1][1]))
 
     def _close(self, first: Wid, after: Wid) -> Iterator[Out]:
         if self._is_small(first, after):
@@ -252,7 +257,8 @@ class PanedAggregation:
         made = self._tables["suffixes"][0].numbers()
         return made is not None and made[0] <= low <= made[1]
 
-    def _ends(self, wids: Wids) -> tuple[Times, Times]:
+    def _ends(self, main: pa.RecordBatch) -> tuple[Times, Times]:
+        wids = times_of(main)
         return self._windows.starts(wids), self._windows.ends(wids)
 
 

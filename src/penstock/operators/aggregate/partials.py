@@ -6,10 +6,11 @@ all the tables it reads fits the budget; pieces are folded one after the other a
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
@@ -103,10 +104,17 @@ class Partials:
         self.take([*kept, *folded])
 
 
-class Source(NamedTuple):
-    """The partials of a table whose numbers lie from `low` until before `high`; `among` some of its pages."""
+class Table(Protocol):
+    """Pages in a store."""
 
-    table: Partials
+    store: PageStore
+    pages: list[Page]
+
+
+class Source(NamedTuple):
+    """The rows of a table whose numbers lie from `low` until before `high`; `among` some of its pages."""
+
+    table: Table
     low: Wid = TIME_MIN
     high: Wid = TIME_MAX
     among: Sequence[Page] | None = None
@@ -167,7 +175,7 @@ def folded(
 
     A single hash may have more partials than fit: they are folded as they come, as often as it takes.
     """
-    lane = sources[0].table.lane
+    lane = cast(Partials, sources[0].table).lane
     limit = max(1, budget.room // 2)
     raw: list[pa.RecordBatch] = []
     done, held = concat([], lane.schema), 0
@@ -194,7 +202,7 @@ def write_folded(target: Partials, sources: Sequence[Source], number: Wid | None
     renumber = None if number is None else (lambda rows: lane.renumbered(rows, number))
     written: list[Page] = []
     for piece in pieces(sources, budget):
-        for part in [sources] if number is not None else _by_number(sources, piece, budget):
+        for part in [sources] if number is not None else by_number(sources, piece, budget):
             rows = folded(part, piece, budget, renumber)
             if rows.num_rows:
                 written.append(write_page(target.store, target.port, lane.page_order(rows)))
@@ -202,7 +210,7 @@ def write_folded(target: Partials, sources: Sequence[Source], number: Wid | None
     return [replace(page, run=run) for page in written]
 
 
-def _by_number(sources: Sequence[Source], piece: Piece, budget: Budget) -> Iterator[Sequence[Source]]:
+def by_number(sources: Sequence[Source], piece: Piece, budget: Budget) -> Iterator[Sequence[Source]]:
     """The same sources, some numbers at a time where all of them do not fit at once."""
     low = min((max(source.low, page.min_time) for source in sources for page in source.pages()), default=0)
     high = max((min(source.high - 1, page.max_time) for source in sources for page in source.pages()), default=0)
@@ -212,7 +220,22 @@ def _by_number(sources: Sequence[Source], piece: Piece, budget: Budget) -> Itera
     middle = (low + high) // 2 + 1
     for source_low, source_high in ((TIME_MIN, middle), (middle, TIME_MAX)):
         half = [s._replace(low=max(s.low, source_low), high=min(s.high, source_high)) for s in sources]
-        yield from _by_number([s._replace(among=s.pages()) for s in half], piece, budget)
+        yield from by_number([s._replace(among=s.pages()) for s in half], piece, budget)
+
+
+def with_arrivals(cut: Iterator[Piece], rows: pa.RecordBatch | None) -> Iterator[tuple[Piece, pa.RecordBatch | None]]:
+    """Ranges of hashes that cover everything, each with its rows."""
+    firsts = [piece.first for piece in cut]
+    bounds = [0, *firsts[1:], 2**64]
+    for first, after in itertools.pairwise(bounds):
+        piece = Piece(first, after - 1)
+        if rows is None:
+            yield piece, None
+        else:
+            hashes = hashes_of(rows)
+            low = int(np.searchsorted(hashes, np.uint64(piece.first)))
+            high = int(np.searchsorted(hashes, np.uint64(piece.last), side="right"))
+            yield piece, rows.slice(low, high - low)
 
 
 def cost(rows: pa.RecordBatch) -> int:

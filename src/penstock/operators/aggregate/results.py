@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from penstock.core.budget import Budget
 from penstock.core.operator import Out
-from penstock.core.rows import RowType, times_of
+from penstock.core.rows import Indices, RowType
 from penstock.core.time import TIME_MIN, Times, from_times
-from penstock.core.windows import Wid, Wids
-from penstock.kernels.segments import numbers_of
+from penstock.core.windows import Wid
+from penstock.kernels.segments import Mask, numbers_of
 from penstock.operators.aggregate.config import WindowAggregate, is_holistic
 from penstock.operators.aggregate.lanes import Lane, partial_columns
 from penstock.operators.aggregate.partials import Piece, Renumber, Source, fits, folded, pieces
@@ -28,6 +28,8 @@ class Read(NamedTuple):
     sources: Sequence[Sequence[Source]]
     renumber: Sequence[Renumber | None]
     growth: int = 1
+    keep: Callable[[pa.RecordBatch], Mask] | None = None
+    """Which of the main lane's rows come out; None for all."""
 
     @property
     def all(self) -> list[Source]:
@@ -38,8 +40,8 @@ class Read(NamedTuple):
 Reading = Callable[[Wid, Wid], Read]
 """What the windows from one until before another are made from."""
 
-Ends = Callable[[Wids], tuple[Times, Times]]
-"""Where windows start and end, by their numbers."""
+Ends = Callable[[pa.RecordBatch], tuple[Times, Times]]
+"""Where the windows of the main lane's partials start and end."""
 
 
 class Results:
@@ -77,7 +79,19 @@ class Results:
             for mine, renumber in zip(reading.sources, reading.renumber, strict=True)
         ]
         with self._budget.hold(2 * sum(table.nbytes for table in tables), "results"):
+            if reading.keep is not None:
+                tables = self.only(tables, reading.keep(tables[0]))
             yield from self.out(tables, ends)
+
+    def only(self, tables: Sequence[pa.RecordBatch], mask: Mask) -> list[pa.RecordBatch]:
+        """Folded tables with the marked windows and groups only; the mask is over the main lane's rows."""
+        if mask.all():
+            return list(tables)
+        kept = []
+        for lane, table in zip(self._lanes, tables, strict=True):
+            sizes = np.diff(lane.boundaries(table), append=table.num_rows)
+            kept.append(table.filter(pa.array(np.repeat(mask, sizes))))
+        return kept
 
     def out(self, tables: Sequence[pa.RecordBatch], ends: Ends) -> Iterator[Out]:
         """The results of folded partials, one table for each lane."""
@@ -96,10 +110,10 @@ class Results:
                 cuts.append(begin[first:last] - low)
             yield Out("results", self._batch(chunk, cuts, ends))
 
-    def _batch(self, tables: Sequence[pa.RecordBatch], starts: Sequence[Wids], ends: Ends) -> pa.RecordBatch:
+    def _batch(self, tables: Sequence[pa.RecordBatch], starts: Sequence[Indices], ends: Ends) -> pa.RecordBatch:
         main = tables[0]
         columns = [main.column(place) for place in self._lanes[0].group_places]
-        columns += [self._moments(edge) for edge in ends(times_of(main))]
+        columns += [self._moments(edge) for edge in ends(main)]
         parts = {part.name: part for part in self._lanes[0].parts}
         for name, function in self._config.aggregates:
             if is_holistic(function):

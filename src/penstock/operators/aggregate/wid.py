@@ -19,7 +19,7 @@ from penstock.core.pages import PageStore
 from penstock.core.progress import Bounds
 from penstock.core.rows import RowType, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
-from penstock.core.windows import Slides, Wid, Wids
+from penstock.core.windows import Slides, Wid
 from penstock.operators.aggregate.config import Panes, WindowAggregate
 from penstock.operators.aggregate.entry import Entry, inside
 from penstock.operators.aggregate.lanes import Lane
@@ -77,7 +77,8 @@ class WidAggregation:
     def _read(self, first: Wid, after: Wid) -> Read:
         return Read([[Source(table, first, after)] for table in self._tables], [None] * len(self._tables))
 
-    def _ends(self, wids: Wids) -> tuple[Times, Times]:
+    def _ends(self, main: pa.RecordBatch) -> tuple[Times, Times]:
+        wids = times_of(main)
         return self._windows.starts(wids), self._windows.ends(wids)
 
     def idle(self, work: Allowance) -> Iterator[Out]:

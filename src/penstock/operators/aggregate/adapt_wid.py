@@ -1,0 +1,271 @@
+"""AdaptWID: each group as WID (eager) or as a buffer of rows (lazy), whichever holds less.
+
+A group of few rows is cheaper as rows, one of many as partials of its open windows. Groups start lazy, turn eager when
+their rows in open windows pass the threshold, and lazy again, at a bound, when these have become clearly fewer; the
+partials that a group leaves behind stay until their windows close. Results do not depend on who is what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.budget import Budget
+from penstock.core.meter import Meter, Tally
+from penstock.core.operator import Allowance, Out, State
+from penstock.core.pages import PageStore
+from penstock.core.progress import Bounds
+from penstock.core.rows import RowType, hashes_of, times_of
+from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
+from penstock.core.windows import Slides, Wid
+from penstock.kernels.segments import Mask
+from penstock.operators.aggregate.buffer import Buffer
+from penstock.operators.aggregate.config import Panes, WindowAggregate
+from penstock.operators.aggregate.entry import Entry, inside
+from penstock.operators.aggregate.lanes import clean, counting
+from penstock.operators.aggregate.methods import AdaptWid
+from penstock.operators.aggregate.partials import Partials, Piece, Source, folded, pieces, with_arrivals
+from penstock.operators.aggregate.results import Read, Results
+from penstock.operators.aggregate.tuples import counted
+from penstock.operators.aggregate.wid import spread_over_windows
+
+_VOLUMES, _EAGER, _WAITING, _PASSING = 1_001, 1_002, 1_003, 1_100
+"""Ports: rows per group by their last window, groups that are eager, rows of lazy ones, partials made to be closed."""
+
+_MOMENTS = 64
+"""How many pairs of high and low water marks are remembered, to know how long windows stay open."""
+
+
+class AdaptAggregation:
+    """AdaptWID on one shard (specs: window-queries §2.8; F15)."""
+
+    def __init__(
+        self,
+        config: WindowAggregate,
+        inputs: tuple[RowType, ...],
+        store: PageStore,
+        budget: Budget,
+        state: State,
+        settings: AdaptWid,
+        meter: Meter | None = None,
+    ) -> None:
+        self._config = config
+        self._windows: Slides = config.window.on(config.unit)  # type: ignore[assignment]
+        self._panes = Panes.of(self._windows)
+        self._budget = budget
+        self._rows = inputs[0]
+        self._meter = meter or Tally()
+        self._entry = Entry(config, inputs, budget)
+        self._results = Results(config, inputs, self._entry.lanes, budget)
+        self._settings = _with_sizes(settings, self._entry.lanes[0].schema, inputs[0].inside)
+        self._bound = TIME_MIN
+        mine = {port: [page for page in state.pages if page.port == port] for port in {p.port for p in state.pages}}
+        self._tables = [
+            Partials(lane, place, store, budget, mine.get(place, [])) for place, lane in enumerate(self._entry.lanes)
+        ]
+        self._passing = [
+            Partials(lane, _PASSING + place, store, budget, []) for place, lane in enumerate(self._entry.lanes)
+        ]
+        groups = counting(config.by, (), inputs[0])
+        self._volumes = Partials(groups, _VOLUMES, store, budget, mine.get(_VOLUMES, []))
+        self._eager = Partials(groups, _EAGER, store, budget, mine.get(_EAGER, []))
+        self._waiting = Buffer(inputs[0].inside, _WAITING, store, budget, mine.get(_WAITING, []))
+        self._told_where = not state.pages
+        self._seen: Time = state.meta.get("seen", TIME_MIN)
+        self._moments: list[list[Time]] = state.meta.get("moments", [])
+        self._open: float = state.meta.get("open", self._windows.range)
+
+    def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
+        """Count rows by group; those of eager groups are folded, the others wait."""
+        first, after = self._windows.wids(times_of(rows))
+        rows, last = inside(rows, after > first), (after - 1)[after > first]
+        if not rows.num_rows:
+            return iter(())
+        self._seen = max(self._seen, int(times_of(rows).max()))
+        self._volumes.add(self._volumes.lane.lift(rows, self._rows, last))
+        rows = rows.take(pa.array(np.argsort(hashes_of(rows), kind="stable")))
+        sources = [Source(table) for table in (self._volumes, self._eager)]
+        turned = False
+        for piece, arrivals in with_arrivals(pieces(sources, self._budget), rows):
+            if arrivals is not None and arrivals.num_rows:
+                turned |= self._turn_eager(piece)
+                self._arrive(piece, arrivals)
+        if turned:
+            self._fold_waiting()
+        return iter(())
+
+    def advance(self, port: int, bound: Time) -> Iterator[Out]:
+        """Windows that end at or before the bound come out; groups that have become small turn lazy."""
+        told, self._told_where = self._told_where, True
+        if bound <= self._bound:
+            return
+        closed, self._bound = self._windows.complete(self._bound), bound
+        complete = self._windows.complete(bound)
+        if told:
+            yield from self._close(closed, complete)
+        self._measure(complete)
+        self._forget(complete)
+        if complete < TIME_MAX:
+            self._turn_lazy()
+
+    def idle(self, work: Allowance) -> Iterator[Out]:
+        """Nothing is put off."""
+        return iter(())
+
+    def end(self) -> Iterator[Out]:
+        """Every window comes out."""
+        return self.advance(0, TIME_MAX)
+
+    def bounds(self) -> Bounds:
+        """The first window that is not complete."""
+        return self._config.bounds(self._bound)
+
+    def state(self) -> State:
+        """Partials of eager groups, rows of lazy ones, who is which, and how long windows have stayed open."""
+        for table in (*self._tables, self._volumes, self._eager):
+            table.tidy()
+        tables: list[Partials | Buffer] = [*self._tables, self._volumes, self._eager, self._waiting]
+        pages = tuple(page for table in tables for page in table.pages)
+        meta: dict[str, Any] = {"seen": self._seen, "moments": self._moments, "open": self._open}
+        return State(pages, meta if pages else {})
+
+    @property
+    def footprint(self) -> int:
+        """What the groups hold by the thesis' model: partials and rows, at their declared sizes."""
+        assert self._settings.partial is not None
+        assert self._settings.row is not None
+        partials = sum(
+            folded([Source(self._tables[0])], piece, self._budget).num_rows
+            for piece in pieces([Source(self._tables[0])], self._budget)
+        )
+        waiting = sum(rows.num_rows for rows in self._waiting.between(TIME_MIN, TIME_MAX))
+        return int(self._settings.partial * partials + self._settings.row * waiting)
+
+    @property
+    def threshold(self) -> float:
+        """From how many rows in a window on a group is eager."""
+        return self._settings.turning_point(self._open, self._windows.slide)
+
+    def _volume(self, piece: Piece) -> pa.RecordBatch:
+        """How many rows each group has in open windows."""
+        lane = self._volumes.lane
+        return folded([Source(self._volumes)], piece, self._budget, lambda rows: lane.renumbered(rows, 0))
+
+    def _is_eager(self, piece: Piece, groups: pa.RecordBatch) -> Mask:
+        lane = self._eager.lane
+        known = folded([Source(self._eager)], piece, self._budget)
+        found = lane.look_up(known, hashes_of(groups), [groups.column(place) for place in lane.group_places])
+        mask: Mask = found >= 0
+        return mask
+
+    def _turn_eager(self, piece: Piece) -> bool:
+        volume = self._volume(piece)
+        turning = ~self._is_eager(piece, volume) & (counted(self._volumes.lane, volume) > self.threshold)
+        if turning.any():
+            self._eager.add(inside(volume, turning))
+        return bool(turning.any())
+
+    def _turn_lazy(self) -> None:
+        """Keep those eager that still have enough rows."""
+        kept = []
+        for piece in pieces([Source(self._eager), Source(self._volumes)], self._budget):
+            volume = self._volume(piece)
+            enough = counted(self._volumes.lane, volume) >= self._settings.relapse * self.threshold
+            kept.append(inside(volume, self._is_eager(piece, volume) & enough))
+        self._eager.clear()
+        for groups in kept:
+            self._eager.add(groups)
+
+    def _arrive(self, piece: Piece, rows: pa.RecordBatch) -> None:
+        eager = self._of_eager(piece, rows)
+        self._fold(inside(rows, eager))
+        self._waiting.add(inside(rows, ~eager))
+
+    def _of_eager(self, piece: Piece, rows: pa.RecordBatch) -> Mask:
+        known = folded([Source(self._eager)], piece, self._budget)
+        groups = [clean(self._rows.column(rows, name)) for name in self._config.by]
+        mask: Mask = self._eager.lane.look_up(known, hashes_of(rows), groups) >= 0
+        return mask
+
+    def _fold_waiting(self) -> None:
+        """Rows of groups that have turned eager wait no longer."""
+        waiting, self._waiting = self._waiting, replace(self._waiting, pages=[])
+        for rows in waiting.between(TIME_MIN, TIME_MAX):
+            hashes = hashes_of(rows)
+            self._arrive(Piece(int(hashes[0]), int(hashes[-1])), rows)
+        waiting.forget_below(TIME_MAX)
+
+    def _fold(self, rows: pa.RecordBatch) -> None:
+        closed = self._windows.complete(self._bound)
+        for place, partials in self._lifted(rows, closed, TIME_MAX):
+            self._meter.aggregate(updates=partials.num_rows)
+            self._tables[place].add(partials)
+
+    def _lifted(self, rows: pa.RecordBatch, first: Wid, after: Wid) -> Iterator[tuple[int, pa.RecordBatch]]:
+        for place, panes in self._entry.lift(0, rows, lambda times: self._panes.tumbling.wids(times)[0]):
+            lane = self._entry.lanes[place]
+            for partials in spread_over_windows(lane, panes, self._panes, self._budget, first, after):
+                yield place, partials
+
+    def _close(self, closed: Wid, complete: Wid) -> Iterator[Out]:
+        """Rows that wait are aggregated for the windows that close, and merged with the partials of those."""
+        edge = int(self._windows.ends(np.array([complete - 1]))[0]) if complete < TIME_MAX else TIME_MAX
+        for rows in self._waiting.between(TIME_MIN, edge):
+            for place, partials in self._lifted(rows, closed, complete):
+                self._passing[place].add(partials)
+        spans = [numbers for table in (self._tables[0], self._passing[0]) if (numbers := table.numbers()) is not None]
+        if spans:
+            first, last = min(span[0] for span in spans), max(span[1] for span in spans)
+            if first < complete:
+                yield from self._results.close(first, min(complete, last + 1), self._read, self._ends)
+        for table in self._passing:
+            table.clear()
+
+    def _read(self, first: Wid, after: Wid) -> Read:
+        both = zip(self._tables, self._passing, strict=True)
+        sources = [[Source(table, first, after) for table in pair] for pair in both]
+        return Read(sources, [None] * len(sources))
+
+    def _forget(self, complete: Wid) -> None:
+        if complete == TIME_MAX:
+            for table in (*self._tables, self._volumes, self._eager):
+                table.clear()
+            self._waiting.forget_below(TIME_MAX)
+            return
+        for table in (*self._tables, self._volumes):
+            table.forget_below(complete)
+        self._waiting.forget_below(self._windows.extent(complete)[0] if complete > TIME_MIN else TIME_MIN)
+
+    def _measure(self, complete: Wid) -> None:
+        """How long the latest window was open: from the low water mark when it began to the high one at its close.
+
+        The text once says the high water mark at the beginning; under disorder that is too short.
+        """
+        if complete in (TIME_MIN, TIME_MAX):
+            return
+        start = self._windows.extent(complete - 1)[0]
+        began = next((low for high, low in self._moments if high >= start), None)
+        if began is not None and began > TIME_MIN and self._seen > began:
+            self._open = float(max(self._windows.slide, self._seen - began))
+        self._moments = [*self._moments, [self._seen, self._bound]][-_MOMENTS:]
+
+    def _ends(self, main: pa.RecordBatch) -> tuple[Times, Times]:
+        wids = times_of(main)
+        return self._windows.starts(wids), self._windows.ends(wids)
+
+
+def _with_sizes(settings: AdaptWid, partial: pa.Schema, row: pa.Schema) -> AdaptWid:
+    """Sizes by the columns where none are declared: those of numbers exactly, others as sixteen bytes."""
+    return replace(
+        settings,
+        partial=settings.partial if settings.partial is not None else _width(partial),
+        row=settings.row if settings.row is not None else _width(row),
+    )
+
+
+def _width(schema: pa.Schema) -> int:
+    return sum(-(-kind.bit_width // 8) if pa.types.is_primitive(kind) else 16 for kind in schema.types)

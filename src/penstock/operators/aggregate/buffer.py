@@ -1,0 +1,67 @@
+"""Rows that wait: raw rows in pages, released by time, range by range of hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from penstock.core.budget import Budget
+from penstock.core.pages import Page, PageStore, write_page
+from penstock.core.rows import concat, hashes_of, times_of
+from penstock.core.time import TIME_MAX, TIME_MIN, Time
+from penstock.kernels.sort import page_order
+from penstock.operators.aggregate.partials import Source, by_number, pieces
+
+_SORTING = 64
+"""Bytes that sorting one row takes besides its own."""
+
+
+@dataclass(slots=True)
+class Buffer:
+    """The raw rows of one port that an algorithm holds back."""
+
+    schema: pa.Schema
+    port: int
+    store: PageStore
+    budget: Budget
+    pages: list[Page]
+
+    @property
+    def rows(self) -> int:
+        """How many rows wait, at most."""
+        return sum(page.rows for page in self.pages)
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Keep rows."""
+        if rows.num_rows:
+            with self.budget.hold(rows.nbytes + _SORTING * rows.num_rows, "rows that wait"):
+                order = page_order(hashes_of(rows), times_of(rows))
+                self.pages.append(write_page(self.store, self.port, rows.take(pa.array(order))))
+
+    def between(self, low: Time, high: Time) -> Iterator[pa.RecordBatch]:
+        """Rows from `low` until before `high`, in order of hash and time; what one hash has comes in order of time."""
+        whole = [Source(self, low, high)]
+        for piece in pieces(whole, self.budget):
+            for some in by_number(whole, piece, self.budget):
+                parts = [rows for source in some for rows in source.read(piece)]
+                if parts:
+                    with self.budget.hold(2 * sum(rows.nbytes for rows in parts), "rows that have waited"):
+                        rows = concat(parts, self.schema)
+                        yield rows.take(pa.array(page_order(hashes_of(rows), times_of(rows))))
+
+    def forget_below(self, time: Time) -> None:
+        """Let go of rows below a time."""
+        kept = []
+        for page in self.pages:
+            if page.max_time < time or time == TIME_MAX:
+                self.store.drop(page.name)
+            else:
+                kept.append(replace(page, floor=time) if page.min_time < time > page.floor else page)
+        self.pages[:] = kept
+
+    def release(self, until: Time) -> Iterator[pa.RecordBatch]:
+        """Rows before a time, which leave."""
+        yield from self.between(TIME_MIN, until)
+        self.forget_below(until)

@@ -1,0 +1,258 @@
+"""Windows of rows: the latest so many, over all rows or in each partition.
+
+Over all rows, a row's number takes the place of its time and the windows are sliding ones. In a partition, rows are
+ranked by a count of those before them, and a window is complete once its partition has counted past it. Rows count as
+they arrive, or, if the window names an order, in the order of their time once bounds say that none is missing.
+
+Numbers of arrivals are counted where the rows are: a host that divides the rows of a `TupleWindow` over several shards
+must number them itself and make that number their time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.budget import Budget
+from penstock.core.meter import Meter
+from penstock.core.operator import Allowance, Logic, Out, State
+from penstock.core.pages import Page, PageStore, read_page, write_page
+from penstock.core.progress import Bounds
+from penstock.core.rows import HASH, TIME, Indices, RowType, hashes_of, times_of
+from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
+from penstock.core.windows import PartitionedWindow, Slides
+from penstock.kernels.segments import numbers_of, segment_of
+from penstock.operators.aggregate.buffer import Buffer
+from penstock.operators.aggregate.config import Panes, WindowAggregate
+from penstock.operators.aggregate.entry import Entry, inside
+from penstock.operators.aggregate.lanes import Lane, clean, counting
+from penstock.operators.aggregate.partials import Partials, Piece, Source, folded, pieces, with_arrivals
+from penstock.operators.aggregate.results import Results
+
+_COUNTER = 1_000
+"""The port of the page that holds the number of rows so far."""
+
+_COUNTS, _WAITING = 1_001, 1_002
+"""The ports of the counts of partitions, and of rows whose order is not yet known."""
+
+
+class ArrivalAggregation:
+    """Windows over the numbers of rows as they arrive (specs: window-queries §2.3; F04)."""
+
+    def __init__(self, inner: Callable[[State], Logic], store: PageStore, state: State) -> None:
+        self._store = store
+        counters = [page for page in state.pages if page.port == _COUNTER]
+        pages = tuple(page for page in state.pages if page.port != _COUNTER)
+        self._inner = inner(State(pages, state.meta))
+        self._count = max((int(times_of(read_page(store, page)).max()) for page in counters), default=0)
+        self._hash = counters[0].min_hash if counters else None
+        if state.pages:
+            for _ in self._inner.advance(0, self._count):
+                raise AssertionError("windows that were complete have come out before")
+
+    def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
+        """Number the rows; every window that they fill comes out."""
+        if not rows.num_rows:
+            return
+        if self._hash is None:
+            self._hash = int(hashes_of(rows)[0])
+        numbers = pa.array(np.arange(self._count, self._count + rows.num_rows))
+        self._count += rows.num_rows
+        yield from self._inner.rows(port, rows.set_column(1, rows.schema.field(1), numbers))
+        yield from self._inner.advance(0, self._count)
+
+    def advance(self, port: int, bound: Time) -> Iterator[Out]:
+        """Time says nothing about the number of rows."""
+        return self.end() if bound == TIME_MAX else iter(())
+
+    def idle(self, work: Allowance) -> Iterator[Out]:
+        """Nothing is put off."""
+        return iter(())
+
+    def end(self) -> Iterator[Out]:
+        """Windows that are not full come out, too, and nothing is left to count."""
+        self._hash = None
+        return self._inner.end()
+
+    def bounds(self) -> Bounds:
+        """In numbers of rows."""
+        return self._inner.bounds()
+
+    def state(self) -> State:
+        """That of the windows, and the number of rows so far."""
+        inner = self._inner.state()
+        if self._hash is None:
+            return inner
+        row = pa.RecordBatch.from_arrays(
+            [pa.array([self._hash], pa.uint64()), pa.array([self._count], pa.int64())], names=[HASH, TIME]
+        )
+        return State((*inner.pages, write_page(self._store, _COUNTER, row)), inner.meta)
+
+
+class PartitionedAggregation:
+    """Windows over the ranks of rows in their partitions (specs: window-queries §2.3; F05)."""
+
+    def __init__(
+        self,
+        config: WindowAggregate,
+        inputs: tuple[RowType, ...],
+        store: PageStore,
+        budget: Budget,
+        state: State,
+        meter: Meter | None = None,
+    ) -> None:
+        self._config = config
+        self._window: PartitionedWindow = config.window  # type: ignore[assignment]
+        self._windows: Slides = self._window.on()
+        self._panes = Panes.of(self._windows)
+        self._budget = budget
+        self._rows = inputs[0]
+        self._entry = Entry(config, inputs, budget)
+        self._results = Results(config, inputs, self._entry.lanes, budget)
+        self._bound = TIME_MIN
+        mine = {port: [page for page in state.pages if page.port == port] for port in {p.port for p in state.pages}}
+        self._tables = [
+            Partials(lane, place, store, budget, mine.get(place, [])) for place, lane in enumerate(self._entry.lanes)
+        ]
+        counts = counting(self._window.partition, (), inputs[0])
+        self._counts = Partials(counts, _COUNTS, store, budget, mine.get(_COUNTS, []))
+        self._waiting = Buffer(inputs[0].inside, _WAITING, store, budget, mine.get(_WAITING, []))
+
+    def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
+        """Rank rows at once, or let them wait until their order is known."""
+        if self._window.order is None:
+            yield from self._ranked(rows)
+        else:
+            self._waiting.add(rows)
+
+    def advance(self, port: int, bound: Time) -> Iterator[Out]:
+        """Rank the rows before the bound; at the end every window comes out."""
+        if bound <= self._bound:
+            return
+        self._bound = bound
+        for rows in self._waiting.release(bound):
+            yield from self._ranked(rows)
+        if bound == TIME_MAX:
+            yield from self._process(None)
+            for table in (*self._tables, self._counts):
+                table.clear()
+
+    def idle(self, work: Allowance) -> Iterator[Out]:
+        """Nothing is put off."""
+        return iter(())
+
+    def end(self) -> Iterator[Out]:
+        """Every window comes out."""
+        return self.advance(0, TIME_MAX)
+
+    def bounds(self) -> Bounds:
+        """Ranks do not progress together: any partition may still be at its first window until the end."""
+        whole = TIME_MAX if self._bound == TIME_MAX else TIME_MIN
+        return Bounds((whole, whole), (whole, whole))
+
+    def state(self) -> State:
+        """Panes of open windows, counts, and rows that wait."""
+        self._counts.tidy()
+        tables: Sequence[Partials | Buffer] = (*self._tables, self._counts, self._waiting)
+        return State(tuple(page for table in tables for page in table.pages))
+
+    def _ranked(self, rows: pa.RecordBatch) -> Iterator[Out]:
+        size = max(1, int(self._budget.room // 8 / (rows.nbytes / max(1, rows.num_rows) + 256)))
+        for start in range(0, rows.num_rows, size):
+            part = rows.slice(start, size)
+            order = np.argsort(hashes_of(part), kind="stable")
+            with self._budget.hold(part.nbytes, "ranking rows"):
+                yield from self._process(part.take(pa.array(order)))
+
+    def _process(self, rows: pa.RecordBatch | None) -> Iterator[Out]:
+        """Add rows, sorted by hash, to their panes; windows that they fill come out, panes that none needs go.
+
+        Without rows, the stream has ended and all windows come out.
+        """
+        kept: list[list[Page]] = [[] for _ in self._tables]
+        sources = [Source(table) for table in (*self._tables, self._counts)]
+        for piece, arrivals in with_arrivals(pieces(sources, self._budget), rows):
+            before = folded([Source(self._counts)], piece, self._budget)
+            after = before
+            lifted: list[pa.RecordBatch] = []
+            if arrivals is not None and arrivals.num_rows:
+                after, lifted = self._arrive(arrivals, before)
+            yield from self._close(piece, lifted, before, after, kept, ending=rows is None)
+        for table, pages in zip(self._tables, kept, strict=True):
+            table.take(pages)
+
+    def _arrive(self, rows: pa.RecordBatch, before: pa.RecordBatch) -> tuple[pa.RecordBatch, list[pa.RecordBatch]]:
+        """The counts after these rows, and the partials of their panes."""
+        counts = self._counts.lane
+        groups = [clean(self._rows.column(rows, name)) for name in counts.groups]
+        found = counts.look_up(before, hashes_of(rows), groups)
+        base = np.where(found >= 0, counted(counts, before)[found], 0) if before.num_rows else np.zeros(found.size)
+        ranks = base.astype(np.int64) + positions(counts, rows, groups)
+        numbers, _ = self._panes.tumbling.wids(ranks)
+        first, last = self._windows.wids(ranks)
+        new = counts.lift(rows, self._rows, np.zeros(rows.num_rows, np.int64))
+        self._counts.add(new)
+        held = last > first
+        lifted = [lane.lift(inside(rows, held), self._rows, numbers[held]) for lane in self._entry.lanes]
+        return counts.fold(pa.concat_batches([before, new])), lifted
+
+    def _close(
+        self,
+        piece: Piece,
+        lifted: list[pa.RecordBatch],
+        before: pa.RecordBatch,
+        after: pa.RecordBatch,
+        kept: list[list[Page]],
+        ending: bool,
+    ) -> Iterator[Out]:
+        due = []
+        for place, table in enumerate(self._tables):
+            panes = folded([Source(table)], piece, self._budget)
+            if lifted:
+                panes = table.lane.fold(pa.concat_batches([panes, lifted[place]]))
+            first, until = (self._complete(table.lane, panes, counts) for counts in (before, after))
+            if ending:
+                until = np.full(panes.num_rows, TIME_MAX)
+            low, high = self._panes.windows.wids(times_of(panes))
+            due.append(_spread(table.lane, panes, np.maximum(low, first), np.minimum(high, until)))
+            rest = inside(panes, high > until)
+            if rest.num_rows:
+                kept[place].append(write_page(table.store, table.port, table.lane.page_order(rest)))
+        with self._budget.hold(2 * sum(table.nbytes for table in due), "results"):
+            yield from self._results.out(due, self._ends)
+
+    def _complete(self, lane: Lane, panes: pa.RecordBatch, counts: pa.RecordBatch) -> Times:
+        """The first window that is not complete in the partition of each partial, by the counts."""
+        if not counts.num_rows:
+            return np.full(panes.num_rows, TIME_MIN)
+        places = [lane.group_places[lane.groups.index(name)] for name in self._counts.lane.groups]
+        found = self._counts.lane.look_up(counts, hashes_of(panes), [panes.column(place) for place in places])
+        ranked = np.where(found >= 0, counted(self._counts.lane, counts)[found], 0)
+        return (ranked - self._windows.origin) // self._windows.slide
+
+    def _ends(self, main: pa.RecordBatch) -> tuple[Times, Times]:
+        wids = times_of(main)
+        return self._windows.starts(wids), self._windows.ends(wids)
+
+
+def counted(lane: Lane, counts: pa.RecordBatch) -> Indices:
+    """What the first function of a lane, a count, has counted."""
+    return numbers_of(counts.column(lane.parts[0].first)).astype(np.int64, copy=False)
+
+
+def positions(lane: Lane, rows: pa.RecordBatch, groups: Sequence[pa.Array]) -> Indices:
+    """How many rows of the same group come before each."""
+    order, starts = lane.segments(hashes_of(rows), np.zeros(rows.num_rows, np.int64), groups)
+    places = np.empty(rows.num_rows, np.int64)
+    places[order] = np.arange(rows.num_rows) - starts[segment_of(starts, rows.num_rows)]
+    return places
+
+
+def _spread(lane: Lane, panes: pa.RecordBatch, low: Times, high: Times) -> pa.RecordBatch:
+    """Partials of panes, folded into their windows from `low` until before `high`."""
+    sizes = np.maximum(high - low, 0)
+    stop = np.cumsum(sizes)
+    wids = np.arange(int(stop[-1]) if stop.size else 0) + np.repeat(low - (stop - sizes), sizes)
+    return lane.fold(lane.renumbered(panes.take(pa.array(np.repeat(np.arange(low.size), sizes))), wids))
