@@ -23,10 +23,11 @@ from penstock.core.errors import (
     DurationError,
     FlowError,
     PenstockError,
+    PunctuationError,
     StateError,
     TimeError,
 )
-from penstock.core.progress import bounded_delay, bounded_tuples, ordered, punctuated, timer
+from penstock.core.progress import blocks, bounded_delay, bounded_tuples, ordered, punctuated, timer
 from penstock.core.within import band, tumbling, windows
 from penstock.local.flow import LocalFlow
 from penstock.operators.window_join import AhEwj, Ewj, Rpwj
@@ -47,10 +48,12 @@ __all__ = [
     "FlowError",
     "LocalFlow",
     "PenstockError",
+    "PunctuationError",
     "Rpwj",
     "StateError",
     "TimeError",
     "band",
+    "blocks",
     "bounded_delay",
     "bounded_tuples",
     "ordered",

@@ -35,6 +35,10 @@ class BandError(ConfigError):
     """A band or window that can match nothing, or not on this time column."""
 
 
+class PunctuationError(PenstockError):
+    """A punctuation that says nothing, speaks of what is not there, or is not of the kind that is needed."""
+
+
 class BudgetError(PenstockError):
     """Memory that was asked for and is not there: the budget refuses rather than overruns."""
 
