@@ -22,6 +22,7 @@ from penstock.core.rows import Hashes, RowType, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
 from penstock.core.within import LEFT, RIGHT, horizon
 from penstock.kernels.sort import page_order
+from penstock.operators.pieces import pieces
 from penstock.operators.window_join.config import LEFT_ONLY, WindowJoin
 from penstock.operators.window_join.handover import Handover
 from penstock.operators.window_join.pairing import Admit, Mask, Pairing, dying
@@ -61,7 +62,7 @@ class OAJoin:
         yield from self._take_over()
         known, null = self._pairing.with_keys(port, rows)
         yield from self._pairing.unmatched(port, rows, null)
-        for piece in self._pieces(known):
+        for piece in pieces(known, self._budget, _MATCHING):
             with self._budget.hold(piece.nbytes + _MATCHING * piece.num_rows, "sorting and matching arrivals"):
                 yield from self._arrive(port, piece)
 
@@ -170,16 +171,6 @@ class OAJoin:
             alone = dying(times_of(held), page.floor, dead, TIME_MAX)
             alone &= ~self._marks(page)[page.begin : page.end]
             yield from self._pairing.unmatched(page.port, held, np.flatnonzero(alone))
-
-    def _pieces(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Arrivals in pieces whose sorting and matching take at most half of the room."""
-        if not rows.num_rows:
-            return
-        each = rows.nbytes / rows.num_rows + _MATCHING
-        count = max(1, -(-int(rows.num_rows * each) // max(1, self._budget.room // 2)))
-        size = -(-rows.num_rows // count)
-        for start in range(0, rows.num_rows, size):
-            yield rows.slice(start, size)
 
     def _marks(self, page: Page) -> Mask:
         """Which rows of the stored batch have met a partner."""
