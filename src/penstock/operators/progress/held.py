@@ -21,7 +21,10 @@ from penstock.kernels.width import cut, row_widths
 from penstock.operators.pieces import pieces
 
 _SORTING = 40
-"""Bytes that finding and sorting one row takes besides its own."""
+"""Bytes that sorting one row takes besides its own."""
+
+_FINDING = 24
+"""Bytes that looking at one row takes."""
 
 _COPIES = 3
 """How often a row is there at once while it is gathered and sorted."""
@@ -62,39 +65,43 @@ class Held:
 
     def take(self, until: Time) -> Iterator[pa.RecordBatch]:
         """All rows below `until` (at the end of time, all), ascending by time, in batches that fit the budget."""
-        due = [max(page.min_time, page.floor) for page in self.pages if page.min_time < until or until == TIME_MAX]
-        if due:
-            spans = [(min(due), TIME_MAX if until == TIME_MAX else until - 1)]
-            while spans:
-                first, last = spans.pop()
-                if self.cost(first, last) <= self._budget.room // 2:
-                    yield from self._at_once(first, last)
-                elif first == last:
-                    yield from self.page_by_page(first, last)
-                else:
-                    middle = (first + last) // 2
-                    spans += [(middle + 1, last), (first, middle)]
+        spans = self.due(until)
+        while spans:
+            first, last = spans.pop()
+            if self.cost(first, last) <= self._budget.room // 2:
+                yield from self._at_once(first, last)
+            elif first == last:
+                yield from self.page_by_page(first, last)
+            else:
+                spans += halves(first, last)
         self.forget(until)
 
+    def due(self, until: Time) -> list[tuple[Time, Time]]:
+        """The span of time, both ends included, that holds all rows below `until`; none if there are none."""
+        last = TIME_MAX if until == TIME_MAX else until - 1
+        near = [page for page in self.pages if max(page.min_time, page.floor) <= last]
+        if not near:
+            return []
+        return [(min(max(p.min_time, p.floor) for p in near), min(last, max(p.max_time for p in near)))]
+
     def cost(self, first: Time, last: Time) -> int:
-        """The bytes that it takes to have the rows from `first` to `last` in order, in memory."""
+        """The bytes that it takes to have the rows from `first` to `last` in order; none if there are none."""
         cost = 0
         for page, rows in self._near(first, last):
-            with self._budget.hold(_SORTING * page.rows, "looking for rows that may go"):
+            with self._budget.hold(_FINDING * page.rows, "looking for rows that may go"):
                 which = _within(page, rows, first, last)
                 cost += _COPIES * int(row_widths(rows, which).sum()) + _SORTING * which.size
         return cost
 
     def gather(self, first: Time, last: Time) -> pa.RecordBatch:
-        """The rows from `first` to `last`, ascending by time; for whoever has charged their `cost`."""
+        """The rows from `first` to `last`, in the order of their pages; for whoever has charged their `cost`."""
         near = [rows.take(pa.array(_within(page, rows, first, last))) for page, rows in self._near(first, last)]
-        rows = concat(near, self.schema)
-        return rows.take(pa.array(np.argsort(times_of(rows), kind="stable")))
+        return concat(near, self.schema)
 
     def page_by_page(self, first: Time, last: Time) -> Iterator[pa.RecordBatch]:
         """The rows from `first` to `last` in the order of their pages, sorted as these are, in pieces that fit."""
         for page, rows in self._near(first, last):
-            with self._budget.hold(_SORTING * page.rows, "looking for rows that may go"):
+            with self._budget.hold(_FINDING * page.rows, "looking for rows that may go"):
                 which = _within(page, rows, first, last)
                 room = max(1, self._budget.room // 2)
                 for part in cut(row_widths(rows, which), room):
@@ -115,12 +122,27 @@ class Held:
         with self._budget.hold(self.cost(first, last), "sorting rows that may go"):
             rows = self.gather(first, last)
             if rows.num_rows:
-                yield rows
+                yield by_time(rows)
 
     def _near(self, first: Time, last: Time) -> Iterator[tuple[Page, pa.RecordBatch]]:
         for page in self.pages:
             if page.min_time <= last and page.max_time >= first:
                 yield page, read_page(self._store, page)
+
+
+def by_time(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows ascending by time; those of one time stay in their order."""
+    return rows.take(pa.array(np.argsort(times_of(rows), kind="stable")))
+
+
+def halves(first: Time, last: Time) -> list[tuple[Time, Time]]:
+    """A span of more than one step cut in two, the later half first, as a stack wants it.
+
+    >>> halves(0, 9)
+    [(5, 9), (0, 4)]
+    """
+    middle = (first + last) // 2
+    return [(middle + 1, last), (first, middle)]
 
 
 def _within(page: Page, rows: pa.RecordBatch, first: Time, last: Time) -> Indices:

@@ -25,7 +25,7 @@ from penstock.kernels.sort import page_order
 from penstock.operators.pieces import pieces
 from penstock.operators.window_join.config import LEFT_ONLY, WindowJoin
 from penstock.operators.window_join.handover import Handover
-from penstock.operators.window_join.pairing import Admit, Mask, Pairing, dying
+from penstock.operators.window_join.pairing import Mask, Pairing, dying, not_below
 
 _MATCHING = 112
 """Bytes that sorting and matching one arrival takes besides its own: order, reach, ranges and their scratch."""
@@ -42,10 +42,11 @@ class OAJoin:
         budget: Budget,
         state: State,
         meter: Meter | None = None,
+        pairing: type[Pairing] = Pairing,
     ) -> None:
         self._meter = meter or Tally()
         self._config = config
-        self._pairing = Pairing(config, inputs, budget)
+        self._pairing = pairing(config, inputs, budget)
         self._keeps, self._reach = self._pairing.keeps, self._pairing.reach
         self._store = store
         self._budget = budget
@@ -136,7 +137,8 @@ class OAJoin:
         """Meet one page: pairs come out, rows that must not come out alone are marked."""
         held = read_page(self._store, page)
         mine = matched if self._keeps[port] else None
-        admit = _not_below(page.floor, held) if page.floor > page.min_time else None
+        # What another method let wait met the rows below the floor on their way out.
+        admit = not_below(page.floor, held) if page.floor > page.min_time else None
         if not self._keeps[1 - port]:
             yield from self._pairing.meet(port, arrivals, mine, held, None, admit)
             return
@@ -188,12 +190,6 @@ class OAJoin:
         self._store.drop(page.name)
         if page.marks is not None:
             self._store.drop(page.marks)
-
-
-def _not_below(floor: Time, held: pa.RecordBatch) -> Admit:
-    """Only pairs with rows that have not left: what another method let wait met the others on their way out."""
-    times = times_of(held)
-    return lambda _, j: times[j] >= floor
 
 
 def _between(hashes: Hashes, first: int, last: int) -> slice:
