@@ -26,6 +26,7 @@ from penstock.core.errors import (
     PunctuationError,
     StateError,
     TimeError,
+    WindowError,
 )
 from penstock.core.progress import blocks, bounded_delay, bounded_tuples, ordered, punctuated, timer
 from penstock.core.within import band, tumbling, windows
@@ -52,6 +53,7 @@ __all__ = [
     "Rpwj",
     "StateError",
     "TimeError",
+    "WindowError",
     "band",
     "blocks",
     "bounded_delay",

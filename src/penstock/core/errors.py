@@ -39,6 +39,10 @@ class PunctuationError(PenstockError):
     """A punctuation that says nothing, speaks of what is not there, or is not of the kind that is needed."""
 
 
+class WindowError(ConfigError):
+    """A window that can hold nothing, never moves, or cannot be had on this stream."""
+
+
 class BudgetError(PenstockError):
     """Memory that was asked for and is not there: the budget refuses rather than overruns."""
 
