@@ -42,14 +42,14 @@ def by_definition(pattern, value) -> bool:
 
 
 @given(punctuations, tables)
-@examples(0.2)
+@examples(0.1)
 def test_f01_a_row_matches_iff_every_column_does(punctuation, rows):
     expected = [by_definition(punctuation["a"], a) and by_definition(punctuation["b"], b) for a, b in rows]
     assert punctuation.matches(batch(rows)).tolist() == expected
 
 
 @given(punctuations, punctuations)
-@examples(0.2)
+@examples(0.1)
 def test_f01_a_punctuation_covers_another_iff_it_matches_all_that_the_other_does(one, other):
     """On the whole domain: covering is exact but where a range of whole numbers happens to be finite."""
     domain = batch([(a, b) for a in [None, *range(-9, 10)] for b in [None, *range(-9, 10)]])

@@ -82,7 +82,7 @@ def test_f20_what_opib_and_opob_hold():
 
 @pytest.mark.parametrize("method", ORDERED)
 @given(data=st.data())
-@examples(0.15)
+@examples(0.12)
 def test_f20_opob_and_opib_equal_their_definition_and_are_ordered(method, data):
     case: Case = data.draw(cases(hows=["inner"], methods=st.just(method)))
     at_work = run(case)
@@ -96,7 +96,7 @@ def test_f20_opob_and_opib_equal_their_definition_and_are_ordered(method, data):
 
 @pytest.mark.parametrize("method", ORDERED)
 @given(data=st.data())
-@examples(0.1)
+@examples(0.06)
 def test_f20_no_result_comes_below_the_bounds_that_were_given_out(method, data):
     case: Case = data.draw(cases(hows=["inner"], methods=st.just(method)))
     at_work = Run(case.config)

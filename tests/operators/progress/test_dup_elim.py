@@ -26,7 +26,7 @@ def test_f22_it_is_the_first_that_passes_where_others_differ_beside_the_key():
 
 
 @given(streams(), memories)
-@examples(0.2)
+@examples(0.1)
 def test_f22_distinct_rows_of_a_grammatical_stream(items, memory):
     host = Host(DupElim(), memory=memory).on(*items)
     came = [pair for item in items if isinstance(item, Rows) for pair in item.rows]

@@ -32,7 +32,7 @@ def test_a_bound_of_all_makes_those_of_groups_below_it_superfluous():
 
 
 @given(streams(groups=True, violators=True), memories)
-@examples(0.2)
+@examples(0.1)
 def test_f01_exactly_the_violators_are_late(items, memory):
     host = Host(Guard(), memory=memory)
     said, passed, late = [], [], []

@@ -51,7 +51,7 @@ def test_f21_the_bound_of_an_input_holds_for_its_groups():
 
 
 @given(st.integers(1, 3).flatmap(lambda n: st.tuples(st.just(n), streams(inputs=n, groups=True))), memories)
-@examples(0.2)
+@examples(0.1)
 def test_f21_every_punctuation_is_news_and_what_the_inputs_say_together(case, memory):
     inputs, items = case
     host = Host(Meld(inputs), inputs, memory)

@@ -43,7 +43,7 @@ def test_f21_a_row_behind_what_has_left_is_late():
 
 
 @given(st.integers(1, 3).flatmap(lambda n: st.tuples(st.just(n), streams(inputs=n, ordered=True))), memories)
-@examples(0.2)
+@examples(0.1)
 def test_f21_merge_gives_every_row_of_ordered_inputs_in_order(case, memory):
     inputs, items = case
     host = Host(Merge(inputs), inputs, memory).on(*items).end()
@@ -54,7 +54,7 @@ def test_f21_merge_gives_every_row_of_ordered_inputs_in_order(case, memory):
 
 
 @given(streams(inputs=2))
-@examples(0.1)
+@examples(0.05)
 def test_f21_merge_is_ordered_even_if_its_inputs_are_not_and_loses_nothing(items):
     host = Host(Merge(2), inputs=2).on(*items).end()
     assert is_sorted(host.times())
@@ -79,7 +79,7 @@ def test_f21_bsort_puts_aside_what_comes_later_than_the_slack():
 
 
 @given(streams(), st.integers(0, 60), memories)
-@examples(0.2)
+@examples(0.1)
 def test_f21_bsort_output_is_ordered_and_whole_at_enough_slack(items, slack, memory):
     host = Host(BSort(slack=slack), memory=memory).on(*items).end()
     assert is_sorted(host.times())

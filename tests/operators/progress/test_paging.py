@@ -33,7 +33,7 @@ def test_f27_full_pages_leave_at_once():
 
 
 @given(streams(), st.integers(1, 9), memories)
-@examples(0.1)
+@examples(0.05)
 def test_f27_no_row_stays_behind_the_bound_that_followed_it(items, page, memory):
     host = Host(Paging(page), memory=memory)
     for item in items:

@@ -45,7 +45,7 @@ def projected(projection: Projection, rows: list[dict]) -> pa.RecordBatch:
 
 
 @given(projections, said, st.lists(a_row, max_size=30))
-@examples(0.3)
+@examples(0.1)
 def test_f22_no_row_after_it_matches_a_punctuation_that_came_through(projection, punctuation, rows):
     may_come = pa.RecordBatch.from_pylist(rows, schema=INPUT)
     rows = [row for row, gone in zip(rows, punctuation.matches(may_come), strict=True) if not gone]
