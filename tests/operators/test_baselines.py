@@ -187,6 +187,13 @@ def test_f20_with_a_part_a_minute_late_global_order_misses_pairs():
         assert by(method, events) == (expected, expected)
 
 
+def test_f20_global_order_goes_on_after_a_restart():
+    events = [left(5, 1), EpochEnd(2), right(6, 1), advance(left=9), EpochEnd(1), right(7, 1)]
+    at_work = run(Case(NEAR, "inner", events, method="global_order"))
+    assert at_work.results == {(5, 6): 1, (5, 7): 1}
+    assert at_work.held == 0
+
+
 def test_f20_a_false_pair_by_hand():
     events = [left(60, 1), right(0, 1)]
     case = Case(windows(left=20, right=20), "inner", events, method="global_order")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.errors import SqlError
+from penstock.core.errors import ConfigError, SqlError
 from penstock.core.windows import TupleWindow
 from penstock.core.within import windows
 from penstock.sql import Call, Column, Query, Source, parse
@@ -58,10 +59,10 @@ def test_f08_aggregates(written, call):
 def test_f08_conditions_before_and_after():
     query = parse(
         f"SELECT srcIP, count(*) {WINDOW}, sum(len) AS volume FROM packets p WHERE p.len > 40 AND srcPort IN (80, 443) "
-        f"GROUP BY p.srcIP HAVING count(*) >= 5 AND volume < 1000 AND sum(len) > 10"
+        f"GROUP BY p.srcIP HAVING count(*) >= 5 AND volume < 1000 AND sum(p.len) > 10 AND p.srcIP <> 'x'"
     )
     assert query.where == "len > 40 AND srcPort IN (80, 443)"
-    assert query.having == "count >= 5 AND volume < 1000 AND volume > 10"
+    assert query.having == "count >= 5 AND volume < 1000 AND volume > 10 AND srcIP <> 'x'"
     assert query.groups == ("srcIP",)
 
 
@@ -193,6 +194,13 @@ def refusal(sql: str) -> tuple[int, int, str, str]:
         ("SELECT a FROM s WHERE a > 3 [RANGE 5 rows]", "[RANGE 5 rows]", "A window clause stands after an aggregate"),
         ("SELECT a FROM s WHERE b = 'x", "'", "A quote is opened here and never closed. Close it."),
         ("SELECT a FROM s GROUP a", "a", "'a' cannot stand here. Write SELECT … FROM … WHERE"),
+        ("SELECT * FROM a [RANGE 3 s] RIGHT SEMI JOIN b [RANGE 3 s] ON a.k = b.k", "b", "RIGHT SEMI JOIN is not"),
+        ("SELECT count(*) FROM s GROUP BY ts(fortnight)", "ts(fortnight)", "GROUP BY takes columns and ts(minute)."),
+        (
+            "SELECT * FROM (SELECT a FROM s UNION ALL SELECT * FROM t)",
+            "a FROM s UNION ALL SELECT * FROM t",
+            "FROM takes",
+        ),
         ("SELECT 1", "1", "There is no stream to ask. Write FROM and its name."),
         ("DROP TABLE s", "DROP TABLE s", "Only SELECT asks something of a stream."),
         ("SELECT * FROM (SELECT a FROM s)", "a FROM s", "FROM takes streams and unions, as (SELECT * FROM a UNION ALL"),
@@ -281,6 +289,14 @@ def test_f08_whatever_is_written_is_a_query_or_refused_with_its_place(words, sen
 def test_f08_a_query_that_breaks_off_is_said_to(sql):
     with pytest.raises(SqlError, match=r"Write SELECT … FROM … WHERE … GROUP BY … HAVING …"):
         parse(sql)
+
+
+def test_without_the_package_that_reads_sql_it_is_said_which_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sqlglot", None)
+    for name in [name for name in sys.modules if name.startswith("penstock.sql.")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ConfigError, match=r"^Queries in SQL need one more package: pip install 'penstock\[local\]'\.$"):
+        parse("SELECT a FROM s")
 
 
 def test_f08_rows_have_numbers_or_an_order_of_their_own():

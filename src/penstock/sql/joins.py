@@ -57,7 +57,7 @@ def _how(text: Text, tree: Node) -> JoinKind:
     said = f"{join.side} {join.kind}".upper().replace("OUTER", "").strip()
     if said not in _KINDS:
         known = ", ".join(kind for kind in _KINDS if kind)
-        raise text.wrong(join, f"{said} JOIN is not supported. Write one of {known} before JOIN.")
+        raise text.wrong(join.this, f"{said} JOIN is not supported. Write one of {known} before JOIN.")
     if where is not None and _KINDS[said] != "inner":
         raise text.wrong(
             where, f"WHERE would also drop unmatched rows of a {said} JOIN. Filter the streams before they meet."

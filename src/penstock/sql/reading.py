@@ -152,6 +152,8 @@ class _Asked:
         names = {_same(item): item.name for item in select if isinstance(item, Call)}
 
         def named(node: Node) -> Node:
+            if isinstance(node, exp.Column) and node.table:
+                return exp.to_identifier(self._names(node), quoted=False)
             if not is_call(self._text, node):
                 return node
             call = _same(read_call(self._text, node, "", self._names))
