@@ -24,7 +24,7 @@ from penstock.core.time import as_times
 from penstock.core.within import Band, Tumbling, band, tumbling, windows
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import hash_range, shard_of
-from penstock.operators.window_join import AhEwj, Deferring, Ewj, How, MethodName, Rpwj, WindowJoin
+from penstock.operators.window_join import AhEwj, Deferring, Ewj, How, Method, Rpwj, WindowJoin
 from penstock.operators.window_join.config import default_time
 from penstock.storage.compaction import compact
 from penstock.storage.memory import MemoryPages
@@ -58,7 +58,7 @@ class EpochEnd:
     """State is saved, compacted, and taken up again on `shards` shards, by another `method` if one is given."""
 
     shards: int
-    method: MethodName | Deferring | None = None
+    method: Method | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Case:
     events: list[Event]
     memory: int = 1 << 20
     shards: int = 1
-    method: MethodName | Deferring = "oa"
+    method: Method = "oa"
 
     @property
     def rows(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

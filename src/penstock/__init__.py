@@ -23,11 +23,13 @@ from penstock.core.errors import (
     DurationError,
     FlowError,
     PenstockError,
+    PunctuationError,
+    SqlError,
     StateError,
     TimeError,
     WindowError,
 )
-from penstock.core.progress import bounded_delay, bounded_tuples, ordered, punctuated, timer
+from penstock.core.progress import blocks, bounded_delay, bounded_tuples, ordered, punctuated, timer
 from penstock.core.within import band, tumbling, windows
 from penstock.local.flow import LocalFlow
 from penstock.operators.window_join import AhEwj, Ewj, Rpwj
@@ -48,11 +50,14 @@ __all__ = [
     "FlowError",
     "LocalFlow",
     "PenstockError",
+    "PunctuationError",
     "Rpwj",
+    "SqlError",
     "StateError",
     "TimeError",
     "WindowError",
     "band",
+    "blocks",
     "bounded_delay",
     "bounded_tuples",
     "ordered",

@@ -14,6 +14,7 @@ from penstock.core.progress import (
     NoPromise,
     Seen,
     Track,
+    blocks,
     bounded_delay,
     bounded_tuples,
     follow,
@@ -143,6 +144,29 @@ def test_punctuated_takes_the_largest_word_of_the_source(times, sizes, data):
     assert_sound(bounds, epochs)
 
 
+def in_blocks(times: list[int], length: int, origin: int) -> list[int]:
+    """The stream made to keep the promise: block after block, in any order within one."""
+    return sorted(times, key=lambda time: (time - origin) // length)
+
+
+@given(some_times, cuts, st.integers(1, 20), st.integers(-9, 9))
+@examples(0.1)
+def test_f02_blocks_follow_the_start_of_the_latest_block(times, sizes, length, origin):
+    epochs = cut(in_blocks(times, length, origin), sizes)
+    bounds = [track.bound for track in tracks(blocks(length, origin=origin), epochs)]
+    assert_sound(bounds, epochs)
+    if times:
+        assert bounds[-1] <= max(times) < bounds[-1] + length
+        assert (bounds[-1] - origin) % length == 0
+
+
+def test_f02_the_end_of_the_latest_block_would_be_a_block_too_early():
+    """Mutation: rows of the latest block itself may still come."""
+    (track,) = tracks(blocks(60), [[61, 119]])
+    assert track.bound == 60
+    assert track.bound + 60 > 70, "a row at 70 is still to come"
+
+
 @given(st.lists(st.tuples(st.integers(0, 30), st.lists(st.integers(0, 40), max_size=3)), max_size=12))
 @examples(0.1)
 def test_timer_follows_the_data_and_in_a_lull_the_clock(steps):
@@ -181,7 +205,7 @@ def test_without_a_promise_the_bound_stays(times, sizes):
     assert {track.bound for track in tracks(NoPromise(), cut(times, sizes))} <= {TIME_MIN}
 
 
-POLICIES = [ordered(), bounded_delay(3), bounded_tuples(2), punctuated("p"), NoPromise()]
+POLICIES = [ordered(), bounded_delay(3), blocks(5), bounded_tuples(2), punctuated("p"), NoPromise()]
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)
@@ -253,6 +277,8 @@ def test_a_source_never_heard_from_is_silent_from_the_first_epoch_on():
         (bounded_delay(5), "microseconds", "delay=5 has no unit"),
         (bounded_delay("1 h"), "days", "delay=1 h is no whole number of days"),
         (bounded_tuples(-1), "ticks", r"bounded_tuples\(count=-1\) is negative. Write how many rows late one may be"),
+        (blocks(0), "ticks", r"blocks\(length=0\) is no length. Write how much time one block holds"),
+        (blocks("1 min"), "ticks", "length=1 min is real time, but the time column is an integer"),
         (timer("2 s"), "ticks", r"timer\(slack=2 s\) compares event time with the clock, .* Make it a timestamp, or"),
         (timer("2 s"), "days", "but the time column counts days"),
         (timer("-2 s"), "microseconds", r"timer\(slack=-2 s\) is negative. Write how far behind the clock"),

@@ -97,7 +97,7 @@ def test_memory_must_be_a_size(memory):
         ({"how": "left", "where": "l.t < r.t"}, r"where= is for inner joins, but how='left'\. Filter one side before"),
         (
             {"method": "magic"},
-            r"method='magic' is not one of auto, oa, ewj, ah_ewj, rpwj\. Write one of these",
+            r"method='magic' is not one of auto, oa, ewj, ah_ewj, rpwj, opob, .* Write one of these",
         ),
         ({"how": "semi", "time": "right"}, r"time='right' is not to be had: how='semi' gives left rows only"),
         ({"how": "left", "time": "right"}, r"time='right' would be null for unmatched rows of how='left'\. Write"),

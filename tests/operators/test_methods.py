@@ -103,7 +103,15 @@ def test_a_least_memory_above_half_is_refused():
 
 @pytest.mark.parametrize(
     ("written", "read"),
-    [("auto", "auto"), ("oa", "oa"), ("EWJ", "ewj"), ("AH-EWJ", "ah_ewj"), ("ah_ewj", "ah_ewj"), ("Rpwj", "rpwj")],
+    [
+        ("auto", "auto"),
+        ("oa", "oa"),
+        ("EWJ", "ewj"),
+        ("global-order", "global_order"),
+        ("AH-EWJ", "ah_ewj"),
+        ("ah_ewj", "ah_ewj"),
+        ("Rpwj", "rpwj"),
+    ],
 )
 def test_a_method_is_read_by_its_name(written, read):
     assert read_method(written) == read
@@ -119,7 +127,7 @@ def test_an_unknown_method_is_told_which_there_are():
     with pytest.raises(ConfigError) as refused:
         read_method("xjoin")
     assert str(refused.value) == (
-        "method='xjoin' is not one of auto, oa, ewj, ah_ewj, rpwj. "
+        "method='xjoin' is not one of auto, oa, ewj, ah_ewj, rpwj, opob, opib, global_order. "
         "Write one of these, or the parameters of one, as in method=pk.Ewj(probe=0.5)."
     )
 
@@ -189,6 +197,6 @@ def test_real_time_on_an_integer_column_is_refused(method):
 def test_only_methods_that_put_joins_off_defer():
     defers = [
         WindowJoin((("k", "k"),), windows(5, 5), method=method).defers
-        for method in ("auto", "oa", "ewj", Ewj(), "ah_ewj", "rpwj", Rpwj())
+        for method in ("auto", "oa", "ewj", Ewj(), "ah_ewj", "rpwj", Rpwj(), "opob", "opib", "global_order")
     ]
-    assert defers == [False, False, True, True, True, True, True]
+    assert defers == [False, False, True, True, True, True, True, False, False, False]

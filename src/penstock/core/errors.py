@@ -35,8 +35,31 @@ class BandError(ConfigError):
     """A band or window that can match nothing, or not on this time column."""
 
 
+class PunctuationError(PenstockError):
+    """A punctuation that says nothing, speaks of what is not there, or is not of the kind that is needed."""
+
+
 class WindowError(ConfigError):
     """A window that can hold nothing, never moves, or cannot be had on this stream."""
+
+
+class SqlError(ConfigError):
+    """A query that cannot be read; the message shows the place."""
+
+    @classmethod
+    def at(cls, sql: str, start: int, stop: int, message: str) -> Self:
+        """A message about ``sql[start:stop]``, with the line it is in and carets below.
+
+        >>> print(SqlError.at("SELECT a FROM b LIMIT 3", 16, 21, "LIMIT has no meaning here."))
+        line 1, column 17: LIMIT has no meaning here.
+          SELECT a FROM b LIMIT 3
+                          ^^^^^
+        """
+        begin = sql.rfind("\n", 0, start) + 1
+        end = sql.find("\n", start) if "\n" in sql[start:] else len(sql)
+        carets = " " * (start - begin) + "^" * max(1, min(stop, end) - start)
+        place = f"line {sql.count(chr(10), 0, start) + 1}, column {start - begin + 1}"
+        return cls(f"{place}: {message}\n  {sql[begin:end]}\n  {carets}")
 
 
 class BudgetError(PenstockError):

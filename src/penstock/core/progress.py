@@ -176,6 +176,33 @@ class Punctuated:
 
 
 @dataclass(frozen=True, slots=True)
+class Blocks:
+    """Rows come in blocks of `length` of event time, in any order within one, and none before its block's turn.
+
+    A router that dumps its cache each minute sends such a stream. The bound is the start of the latest block seen.
+    """
+
+    length: Duration
+    origin: Duration
+    idle: Duration | None = None
+
+    def check(self, unit: TimeUnit) -> None:
+        """The length must be one on the time column."""
+        self.origin.on(unit, "origin")
+        if self.length.on(unit, "length") <= 0:
+            raise ConfigError(f"blocks(length={self.length}) is no length. Write how much time one block holds.")
+
+    def bound(self, track: Track, unit: TimeUnit, now: int) -> Time:
+        """Where the latest block seen starts."""
+        return self.bound_from_rows(track.max_time, unit)
+
+    def bound_from_rows(self, max_time: Time, unit: TimeUnit) -> Time:
+        """The same: one row suffices."""
+        into = (max_time - self.origin.on(unit)) % self.length.on(unit)
+        return max_time if max_time == TIME_MIN else clamp(max_time - into)
+
+
+@dataclass(frozen=True, slots=True)
 class Timer:
     """Rows are nearly in order and event time follows the clock: the bound is the latest time seen; in a lull,
     when that is more than `slack` behind the clock, the clock less `slack`.
@@ -241,6 +268,17 @@ def punctuated(column: str, *, idle: DurationLike | None = None) -> Punctuated:
     'complete_up_to'
     """
     return Punctuated(column, _idle(idle))
+
+
+def blocks(length: DurationLike, *, origin: DurationLike = 0, idle: DurationLike | None = None) -> Blocks:
+    """Promise that rows come in blocks, each `length` of event time from `origin` on, one after the other.
+
+    Where a source says itself that a block is over, use `punctuated`.
+
+    >>> blocks("1 min").bound_from_rows(max_time=185_000_000, unit="microseconds")
+    180000000
+    """
+    return Blocks(Duration.of(length, "length"), Duration.of(origin, "origin"), _idle(idle))
 
 
 def timer(slack: DurationLike, *, idle: DurationLike | None = None) -> Timer:

@@ -48,6 +48,17 @@ class RowType:
         kept = [_one_chunk(rows.column(name)) for name in self.inside.names[1:]]
         return pa.RecordBatch.from_arrays([pa.array(hashes, pa.uint64()), *kept], schema=self.inside)
 
+    def leave(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch inside the operator as user rows.
+
+        >>> rows = RowType(pa.schema({"t": pa.int64(), "k": pa.int64()}), keys=("k",), time="t")
+        >>> rows.leave(rows.enter(pa.table({TIME: [7], "k": [1]}), np.zeros(1, np.uint64))).to_pylist()
+        [{'t': 7, 'k': 1}]
+        """
+        return pa.RecordBatch.from_arrays(
+            [self.column(batch, name) for name in self.columns.names], schema=self.columns
+        )
+
     def column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         """A user column of a batch inside the operator."""
         if name == self.time:

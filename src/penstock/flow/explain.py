@@ -18,8 +18,8 @@ from penstock.flow.graph import (
 )
 from penstock.flow.report import Report
 from penstock.flow.sinks import Sink
-from penstock.operators.window_join import MethodName, method_name
-from penstock.planner import Choice, explain_choice
+from penstock.operators.window_join import Baseline, MethodName, method_name
+from penstock.planner import Choice, describe, explain_choice
 
 
 def explain(
@@ -65,7 +65,7 @@ def _describe_join(node: JoinNode, choice: Choice | None) -> list[str]:
     config = node.config
     on = ", ".join(left if left == right else f"{left} = {right}" for left, right in config.on)
     lines = [f"{node.name}: {config.how} join on {on} within {config.within}, time of results: {config.time}"]
-    lines += [f"  {line}" for line in explain_choice(choice or _asked(method_name(config.method)))]
+    lines += [f"  {line}" for line in _chosen(choice, method_name(config.method))]
     return [*lines, f"  pairs only where {node.where} (native)"] if node.where else lines
 
 
@@ -76,11 +76,13 @@ def _describe_aggregate(node: AggregateNode) -> list[str]:
     return [f"{node.name}: {config.window}{by}: {asked}"]
 
 
-def _asked(method: MethodName) -> Choice:
-    """What stands for a choice where the user made it, or where nothing has run yet."""
+def _chosen(choice: Choice | None, method: MethodName | Baseline) -> tuple[str, ...]:
+    """The planner's choice, or the user's."""
+    if choice is not None:
+        return explain_choice(choice)
     if method == "auto":
-        return Choice("oa", "nothing has run yet: the method is chosen anew before each epoch")
-    return Choice(method, f"method={method!r} was asked for")
+        return explain_choice(Choice("oa", "nothing has run yet: the method is chosen anew before each epoch"))
+    return (f"method {method} ({describe(method)})", f"because method={method!r} was asked for")
 
 
 def _measured(node: OperatorNode, report: Report) -> list[str]:

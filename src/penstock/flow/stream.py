@@ -19,7 +19,7 @@ from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, Mem
 from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, Method, WindowAggregate
 from penstock.operators.window_join import JoinTime, WindowJoin
 from penstock.operators.window_join.config import default_time, read_how, read_on
-from penstock.operators.window_join.methods import Deferring, MethodName, read_method
+from penstock.operators.window_join.methods import Method, read_method
 
 if TYPE_CHECKING:
     from penstock.flow.flow import Flow, Query
@@ -217,7 +217,7 @@ class Stream(Outlets):
         how: str = "inner",
         where: str | None = None,
         time: JoinTime | None = None,
-        method: MethodName | Deferring = "auto",
+        method: Method = "auto",
         suffix: str = "_right",
         name: str | None = None,
     ) -> Stream:

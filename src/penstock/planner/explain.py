@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.core.budget import show_bytes
+from penstock.operators.window_join.methods import Baseline
 from penstock.planner.costs import Cost
 from penstock.planner.window_join import TITLES, Choice, Planned
 
@@ -14,16 +15,22 @@ _WHAT: dict[Planned, str] = {
     "ah_ewj": "as EWJ, by hash partitions, with memory that moves to the slower stream",
     "rpwj": "joins in memory as rows arrive, and all that is on disk once a slide",
 }
+_LINES: dict[str, str] = {
+    **{method: f"{TITLES[method]}: {what}" for method, what in _WHAT.items()},
+    "opob": "OPOB-Join: matches as OA-Join does, and holds results back until they can leave by the left row's time",
+    "opib": "OPIB-Join: holds left rows back and joins them by time, once all that they can meet is there",
+    "global_order": "global-order join: lets go of rows by the times of arrivals, as if both streams were one in order",
+}
 _HEAD = ("predicted", "s per s", "read/row", "written/row", "at once", "")
 
 
-def describe(method: Planned) -> str:
+def describe(method: Planned | Baseline) -> str:
     """A method in a line.
 
     >>> describe("oa")
     'OA-Join: matches rows as they arrive, in any order, and lets go of them as bounds pass'
     """
-    return f"{TITLES[method]}: {_WHAT[method]}"
+    return _LINES[method]
 
 
 def explain_choice(choice: Choice) -> tuple[str, ...]:

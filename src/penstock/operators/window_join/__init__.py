@@ -3,23 +3,37 @@
 from penstock.operators.window_join.ah_ewj import AHEWJoin
 from penstock.operators.window_join.config import How, JoinTime, WindowJoin
 from penstock.operators.window_join.ewj import EWJoin
-from penstock.operators.window_join.methods import AhEwj, Deferring, Ewj, MethodName, Rpwj, method_name, read_method
+from penstock.operators.window_join.methods import (
+    AhEwj,
+    Baseline,
+    Deferring,
+    Ewj,
+    Method,
+    MethodName,
+    Rpwj,
+    is_baseline,
+    method_name,
+    read_method,
+)
 from penstock.operators.window_join.oa import OAJoin
 from penstock.operators.window_join.rpwj import RPWJoin
 
 __all__ = [
     "AHEWJoin",
     "AhEwj",
+    "Baseline",
     "Deferring",
     "EWJoin",
     "Ewj",
     "How",
     "JoinTime",
+    "Method",
     "MethodName",
     "OAJoin",
     "RPWJoin",
     "Rpwj",
     "WindowJoin",
+    "is_baseline",
     "method_name",
     "read_method",
 ]

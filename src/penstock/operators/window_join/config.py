@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.core.budget import Budget
 from penstock.core.durations import Duration, TimeUnit
-from penstock.core.errors import ConfigError
+from penstock.core.errors import ConfigError, StateError
 from penstock.core.meter import Meter
 from penstock.core.operator import Logic, State
 from penstock.core.pages import PageStore
@@ -19,7 +19,16 @@ from penstock.core.progress import Bounds
 from penstock.core.rows import RowType
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.core.within import LEFT, RIGHT, Band, Tumbling, horizon, reach_end
-from penstock.operators.window_join.methods import AhEwj, Deferring, Ewj, MethodName, method_name, parameters
+from penstock.operators.window_join.methods import (
+    OPIB_ROWS,
+    OPOB_RESULTS,
+    AhEwj,
+    Ewj,
+    Method,
+    is_baseline,
+    method_name,
+    parameters,
+)
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 """Which rows come out: matching pairs; with unmatched left, right or both; left rows with, or without, a match."""
@@ -71,7 +80,7 @@ class WindowJoin:
     time: JoinTime = "left"
     suffix: str = "_right"
     unit: TimeUnit = "ticks"
-    method: MethodName | Deferring = "auto"
+    method: Method = "auto"
 
     def __post_init__(self) -> None:
         if not self.on:
@@ -86,6 +95,11 @@ class WindowJoin:
             raise ConfigError(
                 f"time={self.time!r} would be null for unmatched rows of how={self.how!r}. "
                 f"Write time={_TIMES[self.how][0]!r}, 'latest' or 'earliest'."
+            )
+        if is_baseline(self.method) and self.how != "inner":
+            raise ConfigError(
+                f"method={self.method!r} is for inner joins only, but how={self.how!r}. "
+                f"Write method='oa', which does every kind of join, or how='inner'."
             )
         self.within.reach(self.unit)
 
@@ -132,7 +146,10 @@ class WindowJoin:
             left, right = (b if b in (TIME_MIN, TIME_MAX) else b // self.slide * self.slide for b in (left, right))
         reach, b = self.within.reach(self.unit), (left, right)
         individual = [min(b[j], horizon(reach, j, b[1 - j])) for j in (LEFT, RIGHT)]
-        if self.defers:
+        if self.method in ("opob", "opib"):
+            # What is held back has a left time from the left bound on, and a right time near that.
+            individual[RIGHT] = min(individual[RIGHT], horizon(reach, RIGHT, individual[LEFT]))
+        if self.defers or self.method in ("opob", "opib"):
             return Bounds((individual[0], individual[1]), (individual[0], individual[1]))
         joint = [min(b[j], reach_end(reach, j, b[1 - j])) for j in (LEFT, RIGHT)]
         return Bounds((individual[0], individual[1]), (joint[0], joint[1]))
@@ -140,7 +157,7 @@ class WindowJoin:
     @property
     def defers(self) -> bool:
         """Whether the method puts off joins: a pair of rows may then come out after the bounds of both have passed."""
-        return self.method not in ("auto", "oa")
+        return not (self.method in ("auto", "oa") or is_baseline(self.method))
 
     @property
     def slide(self) -> int:
@@ -179,9 +196,19 @@ class WindowJoin:
         """The algorithm that `method` names; 'auto' is for a planner to decide, and OA-Join where none did."""
         from penstock.operators.window_join.ah_ewj import AHEWJoin
         from penstock.operators.window_join.ewj import EWJoin
+        from penstock.operators.window_join.global_order import GlobalOrderJoin
         from penstock.operators.window_join.oa import OAJoin
+        from penstock.operators.window_join.opib import OPIBJoin
+        from penstock.operators.window_join.opob import OPOBJoin
         from penstock.operators.window_join.rpwj import RPWJoin
 
+        _check_state(method_name(self.method), state)
+        if self.method == "opob":
+            return OPOBJoin(self, inputs, store, budget, state)
+        if self.method == "opib":
+            return OPIBJoin(self, inputs, store, budget, state)
+        if self.method == "global_order":
+            return GlobalOrderJoin(self, inputs, store, budget, state)
         if self.method in ("auto", "oa"):
             return OAJoin(self, inputs, store, budget, state, meter)
         settings = parameters(self.method)
@@ -200,6 +227,22 @@ _TIMES: dict[str, tuple[str, ...]] = {
     "semi": ("left",),
     "anti": ("left",),
 }
+
+
+_HELD_BY = {OPOB_RESULTS: "opob", OPIB_ROWS[LEFT]: "opib", OPIB_ROWS[RIGHT]: "opib"}
+"""Which method a page beyond the two ports belongs to."""
+
+
+def _check_state(method: str, state: State) -> None:
+    """Rows that have not met, and results that have not left, are only for the method that holds them."""
+    left_by = {_HELD_BY.get(page.port, "oa") for page in state.pages}
+    strangers = left_by - {"opib" if method == "opib" else "oa", method}
+    if strangers:
+        other = min(strangers)
+        raise StateError(
+            f"The state was left by method={other!r}, and method={method!r} cannot go on from it: of its rows, not all "
+            f"pairs have come out. Start with method={other!r}, or with a new checkpoint directory."
+        )
 
 
 def read_how(how: str) -> How:

@@ -14,6 +14,15 @@ from penstock.core.errors import ConfigError
 MethodName = Literal["auto", "oa", "ewj", "ah_ewj", "rpwj"]
 """What ``method=`` may say: let the planner choose, or OA-Join, EWJ, AH-EWJ, RPWJ with their default parameters."""
 
+Baseline = Literal["opob", "opib", "global_order"]
+"""Inner joins of in-order processing, to compare with: no planner chooses them. The last is wrong under skew."""
+
+OPOB_RESULTS = 2
+"""The port of pages that hold OPOB-Join's results back."""
+
+OPIB_ROWS = (3, 4)
+"""The ports of pages that hold OPIB-Join's rows, left and right, which have not met."""
+
 
 @dataclass(frozen=True, slots=True)
 class Segments:
@@ -150,11 +159,14 @@ class Rpwj(Segments):
 Deferring = Ewj | AhEwj | Rpwj
 """A method that puts off joins with what is on disk."""
 
+Method = MethodName | Baseline | Deferring
+"""What ``method=`` may be."""
+
 _DEFERRING: dict[str, type[Deferring]] = {"ewj": Ewj, "ah_ewj": AhEwj, "rpwj": Rpwj}
 _NAMES = {kind: name for name, kind in _DEFERRING.items()}
 
 
-def read_method(method: str | Deferring) -> MethodName | Deferring:
+def read_method(method: str | Deferring) -> Method:
     """Read ``method=``: a name, or the parameters of a method.
 
     >>> read_method("ewj"), method_name(Ewj(probe=0.5))
@@ -163,15 +175,25 @@ def read_method(method: str | Deferring) -> MethodName | Deferring:
     if isinstance(method, Ewj | AhEwj | Rpwj):
         return method
     plain = str(method).lower().replace("-", "_")
-    if plain not in get_args(MethodName):
+    known = (*get_args(MethodName), *get_args(Baseline))
+    if plain not in known:
         raise ConfigError(
-            f"method={method!r} is not one of {', '.join(get_args(MethodName))}. "
+            f"method={method!r} is not one of {', '.join(known)}. "
             f"Write one of these, or the parameters of one, as in method=pk.Ewj(probe=0.5)."
         )
     return plain  # type: ignore[return-value]
 
 
-def method_name(method: str | Deferring) -> MethodName:
+def is_baseline(method: Method) -> bool:
+    """Whether a method is there to be compared with.
+
+    >>> is_baseline("opib"), is_baseline("oa")
+    (True, False)
+    """
+    return method in get_args(Baseline)
+
+
+def method_name(method: str | Deferring) -> MethodName | Baseline:
     """The name of a method."""
     return _NAMES[type(method)] if isinstance(method, Ewj | AhEwj | Rpwj) else method  # type: ignore[return-value]
 

@@ -22,9 +22,10 @@ from penstock.core.rows import Hashes, RowType, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
 from penstock.core.within import LEFT, RIGHT, horizon
 from penstock.kernels.sort import page_order
+from penstock.operators.pieces import pieces
 from penstock.operators.window_join.config import LEFT_ONLY, WindowJoin
 from penstock.operators.window_join.handover import Handover
-from penstock.operators.window_join.pairing import Admit, Mask, Pairing, dying
+from penstock.operators.window_join.pairing import Mask, Pairing, dying, not_below
 
 _MATCHING = 112
 """Bytes that sorting and matching one arrival takes besides its own: order, reach, ranges and their scratch."""
@@ -41,10 +42,11 @@ class OAJoin:
         budget: Budget,
         state: State,
         meter: Meter | None = None,
+        pairing: type[Pairing] = Pairing,
     ) -> None:
         self._meter = meter or Tally()
         self._config = config
-        self._pairing = Pairing(config, inputs, budget)
+        self._pairing = pairing(config, inputs, budget)
         self._keeps, self._reach = self._pairing.keeps, self._pairing.reach
         self._store = store
         self._budget = budget
@@ -61,7 +63,7 @@ class OAJoin:
         yield from self._take_over()
         known, null = self._pairing.with_keys(port, rows)
         yield from self._pairing.unmatched(port, rows, null)
-        for piece in self._pieces(known):
+        for piece in pieces(known, self._budget, _MATCHING):
             with self._budget.hold(piece.nbytes + _MATCHING * piece.num_rows, "sorting and matching arrivals"):
                 yield from self._arrive(port, piece)
 
@@ -135,7 +137,8 @@ class OAJoin:
         """Meet one page: pairs come out, rows that must not come out alone are marked."""
         held = read_page(self._store, page)
         mine = matched if self._keeps[port] else None
-        admit = _not_below(page.floor, held) if page.floor > page.min_time else None
+        # What another method let wait met the rows below the floor on their way out.
+        admit = not_below(page.floor, held) if page.floor > page.min_time else None
         if not self._keeps[1 - port]:
             yield from self._pairing.meet(port, arrivals, mine, held, None, admit)
             return
@@ -171,16 +174,6 @@ class OAJoin:
             alone &= ~self._marks(page)[page.begin : page.end]
             yield from self._pairing.unmatched(page.port, held, np.flatnonzero(alone))
 
-    def _pieces(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Arrivals in pieces whose sorting and matching take at most half of the room."""
-        if not rows.num_rows:
-            return
-        each = rows.nbytes / rows.num_rows + _MATCHING
-        count = max(1, -(-int(rows.num_rows * each) // max(1, self._budget.room // 2)))
-        size = -(-rows.num_rows // count)
-        for start in range(0, rows.num_rows, size):
-            yield rows.slice(start, size)
-
     def _marks(self, page: Page) -> Mask:
         """Which rows of the stored batch have met a partner."""
         if page.marks is None:
@@ -197,12 +190,6 @@ class OAJoin:
         self._store.drop(page.name)
         if page.marks is not None:
             self._store.drop(page.marks)
-
-
-def _not_below(floor: Time, held: pa.RecordBatch) -> Admit:
-    """Only pairs with rows that have not left: what another method let wait met the others on their way out."""
-    times = times_of(held)
-    return lambda _, j: times[j] >= floor
 
 
 def _between(hashes: Hashes, first: int, last: int) -> slice:

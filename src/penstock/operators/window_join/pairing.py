@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from penstock.core.budget import Budget
 from penstock.core.operator import Out
 from penstock.core.rows import Indices, RowType, hashes_of, times_of
-from penstock.core.time import Times
+from penstock.core.time import Time, Times
 from penstock.core.within import LEFT
 from penstock.kernels.equal import same
 from penstock.kernels.match import expand, ranges
@@ -109,8 +109,7 @@ class Pairing:
             yield from self._found(port, mine, theirs)
 
     def _found(self, port: int, needles: pa.RecordBatch, held: pa.RecordBatch) -> Iterator[tuple[Indices, Indices]]:
-        reach = self.reach.of(port, times_of(needles))
-        begin, end = ranges(hashes_of(held), times_of(held), hashes_of(needles), *reach)
+        begin, end = ranges(hashes_of(held), times_of(held), hashes_of(needles), *self._near(port, needles))
         row = needles.nbytes // needles.num_rows + held.nbytes // held.num_rows
         limit = self._chunk(row + PAIR)
         room = limit * (row + PAIR)
@@ -120,6 +119,10 @@ class Pairing:
                     i, j = some[part], others[part]
                     equal = self._same_keys(port, needles, i, held, j)
                     yield (i, j) if equal.all() else (i[equal], j[equal])
+
+    def _near(self, port: int, needles: pa.RecordBatch) -> tuple[Times, Times]:
+        """The first and the last time on the other port that each needle can meet."""
+        return self.reach.of(port, times_of(needles))
 
     def _same_keys(self, port: int, mine: pa.RecordBatch, i: Indices, theirs: pa.RecordBatch, j: Indices) -> Mask:
         equal = np.ones(i.size, np.bool_)
@@ -146,6 +149,20 @@ class Pairing:
     def _chunk(self, row: int) -> int:
         """How many rows of output fit a third of the room."""
         return max(1, min(_LARGEST_CHUNK, int(self._budget.room / 3 / row)))
+
+
+class OneWay(Pairing):
+    """Always looks mine up in theirs, so that pairs come in the order in which mine are, whatever that is."""
+
+    def _pairs(self, port: int, mine: pa.RecordBatch, theirs: pa.RecordBatch) -> Iterator[tuple[Indices, Indices]]:
+        if mine.num_rows and theirs.num_rows:
+            yield from self._found(port, mine, theirs)
+
+
+def not_below(floor: Time, held: pa.RecordBatch) -> Admit:
+    """Only pairs with rows of a page that have not left."""
+    times = times_of(held)
+    return lambda _, j: times[j] >= floor
 
 
 def dying(times: Times, since: Times | int, until: int, last: int) -> Mask:

@@ -1,0 +1,64 @@
+"""Describe: hands on only the punctuations that a consumer can use.
+
+A consumer whose windows slide by 5 s does nothing at a bound between two of its boundaries: such bounds are rolled up
+to the boundary below, and one that says no more than the last is left out. A bound so delayed is still sound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.core.durations import Duration, DurationLike, TimeUnit
+from penstock.core.errors import ConfigError
+from penstock.core.time import TIME_MAX, TIME_MIN, Time, clamp
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """What consumers can use: the multiples of any of their `slides`, counted from `origin` (F23).
+
+    >>> describe = Describe(slides=("5 s",), unit="microseconds")
+    >>> describe.boundary(12_000_000)
+    10000000
+    """
+
+    slides: tuple[DurationLike, ...]
+    origin: DurationLike = 0
+    unit: TimeUnit = "ticks"
+
+    def __post_init__(self) -> None:
+        if not self.slides:
+            raise ConfigError("slides=() leaves no boundary. Write the slide of each consumer's windows.")
+        for slide in self.slides:
+            if Duration.of(slide, "slides").on(self.unit, "slides") <= 0:
+                raise ConfigError(f"slides={slide!r} is no length. Write by how much a consumer's windows move.")
+
+    def boundary(self, bound: Time) -> Time:
+        """The latest boundary at or below `bound`."""
+        if bound in (TIME_MIN, TIME_MAX):
+            return bound
+        origin = Duration.of(self.origin, "origin").on(self.unit, "origin")
+        steps = (Duration.of(slide, "slides").on(self.unit, "slides") for slide in self.slides)
+        return clamp(bound - min((bound - origin) % step for step in steps))
+
+
+class Describing:
+    """A describe at work on the bounds of one stream.
+
+    >>> describing = Describing(Describe(slides=(5,)))
+    >>> [describing.advance(bound) for bound in (3, 7, 9, 10, 23)]
+    [0, 5, None, 10, 20]
+    """
+
+    def __init__(self, config: Describe, said: Time = TIME_MIN) -> None:
+        self._config = config
+        self.said = said
+        """The latest bound that was handed on: all there is to remember."""
+
+    def advance(self, bound: Time) -> Time | None:
+        """The bound to hand on, or None if it is no news."""
+        boundary = self._config.boundary(bound)
+        if boundary <= self.said:
+            return None
+        self.said = boundary
+        return boundary

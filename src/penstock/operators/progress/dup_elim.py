@@ -1,0 +1,134 @@
+"""DupElim: lets the first of equal rows pass, however much later the others come.
+
+Rows are equal iff their keys and their times are; nulls equal nulls. What was seen is kept until the bound passes it:
+no equal row can come after that, so the state is what lies between the bound and the latest row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.core.budget import Budget
+from penstock.core.meter import Meter
+from penstock.core.operator import Allowance, Out, State
+from penstock.core.pages import Page, PageStore, read_page, write_page
+from penstock.core.progress import Bounds
+from penstock.core.rows import Indices, RowType, hashes_of, times_of
+from penstock.core.time import TIME_MAX, TIME_MIN, Time
+from penstock.kernels.distinct import firsts, same_rows
+from penstock.kernels.match import expand, ranges
+from penstock.kernels.sort import page_order
+from penstock.operators.pieces import pieces
+from penstock.operators.progress.groups import group_type
+
+_COMPARING = 128
+"""Bytes that sorting and comparing one arrival takes besides its own."""
+
+_AT_ONCE = 1 << 16
+"""How many arrivals and rows seen are compared at a time, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class DupElim:
+    """Let one of equal rows pass: equal in the keys of the input and in its time (F22)."""
+
+    def output(self, inputs: tuple[RowType, ...]) -> pa.Schema:
+        """The same columns."""
+        return inputs[0].columns
+
+    def logic(
+        self, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State, meter: Meter | None = None
+    ) -> Eliminating:
+        """At work."""
+        return Eliminating(inputs[0], store, budget, state)
+
+
+class Eliminating:
+    """Duplicate elimination at work. Its pages hold keys and times only."""
+
+    def __init__(self, rows: RowType, store: PageStore, budget: Budget, state: State) -> None:
+        self._type = rows
+        self._seen = group_type(rows)
+        self._store = store
+        self._budget = budget
+        self._pages = list(state.pages)
+        self._bound: Time = TIME_MIN
+
+    def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
+        """First rows pass and are remembered."""
+        for piece in pieces(rows, self._budget, _COMPARING):
+            with self._budget.hold(piece.nbytes + _COMPARING * piece.num_rows, "looking for equal rows"):
+                fresh = self._fresh(piece)
+                if fresh.num_rows:
+                    self._pages.append(write_page(self._store, 0, self._keys_of(fresh)))
+                    yield Out("results", self._type.leave(fresh))
+
+    def advance(self, port: int, bound: Time) -> Iterator[Out]:
+        """Forget what no equal row can come of any more."""
+        self._bound = max(self._bound, bound)
+        kept = []
+        for page in self._pages:
+            if page.max_time < self._bound or self._bound == TIME_MAX:
+                self._store.drop(page.name)
+            else:
+                kept.append(replace(page, floor=self._bound) if page.min_time < self._bound else page)
+        self._pages = kept
+        return iter(())
+
+    def idle(self, work: Allowance) -> Iterator[Out]:
+        """Nothing is deferred."""
+        return iter(())
+
+    def end(self) -> Iterator[Out]:
+        """Nothing is held back."""
+        return self.advance(0, TIME_MAX)
+
+    def bounds(self) -> Bounds:
+        """As the input's: rows pass at once."""
+        return Bounds((self._bound, self._bound), (self._bound, self._bound))
+
+    def state(self) -> State:
+        """What was seen."""
+        return State(tuple(self._pages))
+
+    def _fresh(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that are the first of their kind, sorted as pages are."""
+        ordered = rows.take(pa.array(page_order(hashes_of(rows), times_of(rows))))
+        hashes, times = hashes_of(ordered), times_of(ordered)
+        moved = (hashes[1:] != hashes[:-1]) | (times[1:] != times[:-1])
+        labels = np.cumsum(np.concatenate([[False], moved]))
+        fresh = firsts(labels, self._columns(ordered))
+        for page in self._pages:
+            fresh &= ~self._met(ordered, page)
+        return ordered if fresh.all() else ordered.filter(pa.array(fresh))
+
+    def _met(self, rows: pa.RecordBatch, page: Page) -> npt.NDArray[np.bool_]:
+        """Which rows are equal to one of a page."""
+        met = np.zeros(rows.num_rows, np.bool_)
+        near = self._near(rows, page)
+        if near.size:
+            held = read_page(self._store, page)
+            hashes, times = hashes_of(rows)[near], times_of(rows)[near]
+            for some, j in expand(*ranges(hashes_of(held), times_of(held), hashes, times, times), self._chunk()):
+                i = near[some]
+                met[i[same_rows(self._columns(rows), i, self._columns(held), j)]] = True
+        return met
+
+    def _near(self, rows: pa.RecordBatch, page: Page) -> Indices:
+        times = times_of(rows)
+        return np.flatnonzero((times >= page.min_time) & (times <= page.max_time))
+
+    def _chunk(self) -> int:
+        return max(1, min(_AT_ONCE, self._budget.room // _COMPARING))
+
+    def _columns(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        return [self._type.column(rows, key) for key in self._type.keys]
+
+    def _keys_of(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [rows.column(0), rows.column(1), *self._columns(rows)]
+        return pa.RecordBatch.from_arrays(columns, schema=self._seen.inside)

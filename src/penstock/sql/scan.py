@@ -1,0 +1,133 @@
+"""Finds the window clauses of a query, and takes them out, so that what is left is plain SQL of the same length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import sqlglot
+
+from penstock.core.errors import SqlError
+from penstock.sql.clause import PARTS, Clause, read_clause
+
+Place = tuple[Literal["SELECT", "FROM"], int]
+"""What a clause follows: the n-th item of the SELECT list, or of FROM."""
+
+REFUSED = {
+    "ORDER": "A stream has no last row to be sorted before. Sort what you read from the sink.",
+    "LIMIT": "A stream has no order to take the first rows of. Leave LIMIT out.",
+    "OFFSET": "A stream has no order to skip the first rows of. Leave OFFSET out.",
+    "DISTINCT": "Distinct rows are groups. Write GROUP BY and an aggregate.",
+    "WITH": "Queries have no parts with names. Write one query, or make a stream of each.",
+    "OVER": "Windows stand in brackets after the aggregate. Write [RANGE 10 minutes SLIDE 1 minute WATTR ts].",
+    "WINDOW": "Windows stand in brackets after the aggregate. Write [RANGE 10 minutes SLIDE 1 minute WATTR ts].",
+    "QUALIFY": "Conditions on results are HAVING.",
+    "UNION": "Streams are united in FROM. Write FROM (SELECT * FROM a UNION ALL SELECT * FROM b) AS ab.",
+    "EXCEPT": "Only UNION ALL unites streams.",
+    "INTERSECT": "Only UNION ALL unites streams. To keep rows of one that are in another, write LEFT SEMI JOIN.",
+    "LATERAL": "Rows are not expanded. Use .select(…) on the stream.",
+    "USING": "Write ON and the whole condition, as in ON a.k = b.k.",
+    "NATURAL": "Write ON and the whole condition, as in ON a.k = b.k.",
+}
+"""Words that stand for what a query over streams does not do, and what to write instead."""
+
+_SECTIONS = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING")
+_OPENS, _CLOSES = ("(",), (")",)
+
+
+class Scanned(NamedTuple):
+    """A query without its window clauses, which are beside it by what they follow."""
+
+    plain: str
+    clauses: dict[Place, Clause]
+
+
+def scan(sql: str) -> Scanned:
+    """Take the window clauses out.
+
+    >>> scanned = scan("SELECT count(*) [RANGE 5 rows] FROM s")
+    >>> scanned.plain, list(scanned.clauses)
+    ('SELECT count(*)                FROM s', [('SELECT', 0)])
+    """
+    where, plain = _Where(), sql
+    clauses: dict[Place, Clause] = {}
+    tokens = _tokens(sql)
+    for token in tokens:
+        if token.text == "[" and not _quoted(token):
+            stop = _end_of_clause(sql, token, tokens)
+            place = where.place(sql, token.start, stop)
+            if place in clauses:
+                raise SqlError.at(sql, token.start, stop, "Here is a second window clause. Write one.")
+            clauses[place] = read_clause(sql, token.start, stop)
+            plain = plain[: token.start] + " " * (stop - token.start) + plain[stop:]
+        else:
+            where.step(sql, token)
+    return Scanned(plain, clauses)
+
+
+@dataclass(slots=True)
+class _Where:
+    """Where in the query the scan is: the section, the item of it, and how many brackets deep."""
+
+    section: str = ""
+    item: int = 0
+    depth: int = 0
+    seen: set[str] = field(default_factory=set)
+
+    def step(self, sql: str, token: Any) -> None:
+        """Go past one token."""
+        word = "" if _quoted(token) else token.text.upper()
+        self.depth += (word in _OPENS) - (word in _CLOSES)
+        if self.depth:
+            return
+        first = word.split(" ")[0]
+        if first in REFUSED:
+            raise SqlError.at(sql, token.start, token.end + 1, f"{first} is not supported. {REFUSED[first]}")
+        if first in _SECTIONS:
+            self.section, self.item = first, 0
+        elif word == "," or (word == "JOIN" and self.section == "FROM"):
+            self.item += 1
+
+    def place(self, sql: str, start: int, stop: int) -> Place:
+        """What a clause that stands here follows."""
+        if self.depth or self.section not in ("SELECT", "FROM"):
+            raise SqlError.at(
+                sql,
+                start,
+                stop,
+                "A window clause stands after an aggregate in SELECT, or after a stream in FROM. Move it there.",
+            )
+        return ("SELECT" if self.section == "SELECT" else "FROM", self.item)
+
+
+def _tokens(sql: str) -> Iterator[Any]:
+    try:
+        return iter(sqlglot.tokenize(sql, read="spark"))
+    except sqlglot.errors.TokenError as error:
+        start = max(sql.rfind("'"), sql.rfind('"'), sql.rfind("`"), 0)
+        raise SqlError.at(sql, start, start + 1, "A quote is opened here and never closed. Close it.") from error
+
+
+def _end_of_clause(sql: str, opening: Any, rest: Iterator[Any]) -> int:
+    """Go to the end of the clause that `opening` begins."""
+    first = next(rest, None)
+    if first is None or first.text.upper() not in PARTS:
+        stop = opening.end + 1 if first is None else first.end + 1
+        start = opening.start if first is None else first.start
+        raise SqlError.at(
+            sql,
+            start,
+            stop,
+            f"A window clause starts with one of {', '.join(PARTS)}. Write [RANGE 10 minutes SLIDE 1 minute WATTR ts]; "
+            f"for elements of arrays and maps, element_at(column, key).",
+        )
+    for token in rest:
+        if token.text == "]" and not _quoted(token):
+            return int(token.end) + 1
+    raise SqlError.at(sql, opening.start, opening.end + 1, "This window clause is never closed. Write ] at its end.")
+
+
+def _quoted(token: Any) -> bool:
+    """Whether a token is text or a name in quotes, and so none of our words."""
+    return token.token_type in (sqlglot.TokenType.STRING, sqlglot.TokenType.IDENTIFIER)

@@ -1,0 +1,98 @@
+"""FROM: the streams that a query asks, and the unions of some."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from penstock.core.errors import SqlError
+from penstock.sql.clause import Clause
+from penstock.sql.description import Source
+from penstock.sql.scan import Place
+from penstock.sql.text import Names, Node, Text
+
+_PLAIN = {"expressions", "from", "from_", "kind"}
+"""What ``SELECT * FROM a`` has, and no more."""
+
+
+def from_items(text: Text, tree: Node) -> list[Node]:
+    """What stands in FROM, in order."""
+    first = _from(tree)
+    if first is None:
+        raise text.wrong(tree, "There is no stream to ask. Write FROM and its name.")
+    return [first.this, *(join.this for join in tree.args.get("joins") or [])]
+
+
+def read_sources(text: Text, tree: Node, clauses: dict[Place, Clause]) -> tuple[Source, ...]:
+    """The sources, one or two; in a join they have times of their own."""
+    items = from_items(text, tree)
+    if len(items) > 2:
+        raise text.wrong(items[2], "A query joins two streams. Join the result with the third in another query.")
+    if len(items) == 1:
+        return (_source(text, items[0], None),)
+    left, right = (_source(text, item, _time(clauses, number)) for number, item in enumerate(items))
+    if left.alias == right.alias:
+        raise text.wrong(items[1], f"Both streams are called {left.alias}. Write AS and another name after one.")
+    return left, right
+
+
+def names_of_one(text: Text, source: Source) -> Names:
+    """Columns of the only source, by their names alone."""
+
+    def name(column: Node) -> str:
+        if column.table not in ("", source.alias):
+            raise _unknown(text, column, source)
+        return str(column.name)
+
+    return name
+
+
+def names_of_two(text: Text, sources: tuple[Source, ...], shown: tuple[str, str] | None = None) -> Names:
+    """Columns of a join, by the alias of their source, or by what it is to be shown as."""
+    aliases = [source.alias for source in sources]
+
+    def name(column: Node) -> str:
+        if column.table not in aliases:
+            raise _unknown(text, column, sources[0])
+        return f"{(shown or aliases)[aliases.index(column.table)]}.{column.name}"
+
+    return name
+
+
+def _unknown(text: Text, column: Node, source: Source) -> SqlError:
+    return text.wrong(
+        column,
+        f"Which stream is {column.sql()} of? Write what FROM calls it, as in {source.alias}.{column.name}.",
+    )
+
+
+def _time(clauses: dict[Place, Clause], number: int) -> str | None:
+    clause = clauses.get(("FROM", number))
+    return clause.text("WATTR").strip("`") or None if clause is not None else None
+
+
+def _source(text: Text, item: Node, time: str | None) -> Source:
+    if isinstance(item, exp.Table):
+        return Source((item.name,), item.alias_or_name, time=time)
+    if isinstance(item, exp.Subquery) and (streams := _united(text, item.this)):
+        return Source(tuple(streams), item.alias or "_".join(streams), time=time)
+    raise text.wrong(
+        item,
+        "FROM takes streams and unions, as (SELECT * FROM a UNION ALL SELECT * FROM b) AS ab. Name a stream.",
+    )
+
+
+def _united(text: Text, node: Node) -> list[str]:
+    """The streams that a union unites; none if it is not just that."""
+    if isinstance(node, exp.Union):
+        if node.args.get("distinct"):
+            raise text.wrong(node, "UNION would have to remember all rows. Write UNION ALL.")
+        members = _united(text, node.this), _united(text, node.expression)
+        return [*members[0], *members[1]] if all(members) else []
+    if not isinstance(node, exp.Select) or not {part for part, there in node.args.items() if there} <= _PLAIN:
+        return []
+    source, whole = _from(node), all(isinstance(item, exp.Star) for item in node.expressions)
+    return [source.this.name] if whole and source is not None and isinstance(source.this, exp.Table) else []
+
+
+def _from(tree: Node) -> Node | None:
+    return tree.args.get("from_") or tree.args.get("from")

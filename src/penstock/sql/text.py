@@ -1,0 +1,60 @@
+"""A query's text: points at what is wrong in it, and gives parts of it in other words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from penstock.core.errors import SqlError
+
+Node = Any
+"""A node of sqlglot's tree."""
+
+Names = Callable[[Node], str]
+"""What to call a column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The query as written."""
+
+    sql: str
+
+    def wrong(self, node: Node, message: str) -> SqlError:
+        """An error that points at a node: from the first to the last of its words whose place is known."""
+        places = [part.meta for part in node.walk() if "start" in part.meta]
+        start = min((place["start"] for place in places), default=0)
+        stop = max((place["end"] + 1 for place in places), default=len(self.sql))
+        while stop < len(self.sql) and self.sql.count("(", start, stop) > self.sql.count(")", start, stop):
+            stop += 1
+        return SqlError.at(self.sql, start, stop, message)
+
+    def function(self, node: Node) -> str:
+        """The name of the function that a node calls, as written where that is known; empty if it calls none."""
+        if not isinstance(node, exp.Func):
+            return ""
+        if "start" not in node.meta:
+            return str(node.sql_name()).lower()
+        return self.sql[node.meta["start"] : node.meta["end"] + 1].lower()
+
+
+def rewritten(node: Node, names: Names) -> str:
+    """A node in Spark's SQL, its columns by other names.
+
+    >>> import sqlglot
+    >>> rewritten(sqlglot.parse_one("a.x > 3"), lambda column: f"l.{column.name}")
+    'l.x > 3'
+    """
+
+    def renamed(part: Node) -> Node:
+        return exp.to_identifier(names(part), quoted=False) if isinstance(part, exp.Column) else part
+
+    return str(node.copy().transform(renamed).sql(dialect="spark"))
+
+
+def unaliased(node: Node) -> Node:
+    """What stands before AS."""
+    return node.this if isinstance(node, exp.Alias) else node
