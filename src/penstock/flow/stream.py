@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc  # noqa: F401 (docstrings)
 
 from penstock.core.durations import DurationLike
 from penstock.core.errors import ConfigError
 from penstock.core.rows import RowType
-from penstock.core.windows import Window, sliding
+from penstock.core.windows import SlideByTuple, Window, sliding
 from penstock.core.within import LEFT, RIGHT, Band, Tumbling
 from penstock.flow.graph import AggregateNode, JoinNode, Node, SelectNode, UnionNode, WhereNode, late_columns
 from penstock.flow.keys import common_key
 from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
-from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, Method, WindowAggregate
+from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, WindowAggregate
+from penstock.operators.aggregate.config import Method as AggregateMethod
 from penstock.operators.window_join import JoinTime, WindowJoin
 from penstock.operators.window_join.config import default_time, read_how, read_on
 from penstock.operators.window_join.methods import Method, read_method
@@ -277,8 +278,8 @@ class Stream(Outlets):
         >>> sales = flow.source(pa.table({"shop": ["a", "b", "a"], "eur": [1, 2, 3], "t": [0, 4, 9]}), time="t")
         >>> rows = sales.window(range=10, slide=5).by("shop").agg(n=pk.count(), eur=pk.sum("eur")).to_memory()
         >>> _ = flow.run()
-        >>> rows.table().filter(pc.field("shop") == "a").select(["window_end", "n", "eur"]).to_pylist()
-        [{'window_end': 5, 'n': 1, 'eur': 1}, {'window_end': 10, 'n': 2, 'eur': 4}, {'window_end': 15, 'n': 1, 'eur': 3}]
+        >>> rows.table().sort_by("window_end").select(["shop", "window_end", "n", "eur"]).to_pylist()[-1]
+        {'shop': 'a', 'window_end': 15, 'n': 1, 'eur': 3}
         """
         return Windowed(self, read_window(window, range, slide, origin))
 
@@ -302,7 +303,7 @@ class Windowed:
         self,
         *,
         emit: Emit = "final",
-        method: Method = "auto",
+        method: AggregateMethod = "auto",
         name: str | None = None,
         start: str = "window_start",
         end: str = "window_end",
@@ -320,10 +321,8 @@ class Windowed:
                 "The stream has lost its event time: it is a join of streams whose time columns were not selected. "
                 "Keep the time column in the .select(…) before that join."
             )
-        config = WindowAggregate(
-            self._window, self._by, tuple(aggregates.items()), emit, node.unit, method, start, end
-        )
-        types = (RowType(node.columns, config.keys, node.time),)
+        config = WindowAggregate(self._window, self._by, tuple(aggregates.items()), emit, node.unit, method, start, end)
+        types = (RowType(_needed(node, config), config.keys, node.time),)
         by_rows = isinstance(self._window, BY_ROWS)
         made = AggregateNode(
             columns=config.output(types),
@@ -337,6 +336,22 @@ class Windowed:
             types=types,
         )
         return Stream(stream._flow, made)
+
+
+def _needed(node: Node, config: WindowAggregate) -> pa.Schema:
+    """The columns that an aggregation looks at: groups, what it aggregates, and the time."""
+    asked = [
+        (("by", name) for name in config.by),
+        ((n, f.column) for n, f in config.aggregates if f.column is not None),
+    ]
+    wanted = {node.time, *config.keys}
+    if isinstance(config.window, SlideByTuple):
+        wanted.add(config.window.row_num)
+    for argument, column in chain(*asked):
+        if column not in node.columns.names:
+            raise ConfigError.unknown_column(argument, column, node.columns.names)
+        wanted.add(column)
+    return pa.schema([field for field in node.columns if field.name in wanted])
 
 
 def read_window(

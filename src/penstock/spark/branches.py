@@ -18,7 +18,17 @@ from pyspark.sql import types as st
 from penstock.core.progress import Punctuated
 from penstock.core.rows import HASH, RESERVED, TIME
 from penstock.core.within import LEFT
-from penstock.flow.graph import JoinNode, Node, SelectNode, SourceNode, UnionNode, WhereNode, sources_of
+from penstock.flow.graph import (
+    AggregateNode,
+    JoinNode,
+    Node,
+    OperatorNode,
+    SelectNode,
+    SourceNode,
+    UnionNode,
+    WhereNode,
+    sources_of,
+)
 from penstock.flow.sinks import Sink
 from penstock.operators.window_join.config import KEEPS_LEFT, KEEPS_RIGHT
 from penstock.spark.types import any_null, col, spark_type, time_as_long, time_from_long
@@ -30,7 +40,7 @@ TAG, MARK = RESERVED[2:]
 class Edge:
     """From a source or an operator through stateless steps."""
 
-    root: SourceNode | JoinNode
+    root: SourceNode | OperatorNode
     steps: tuple[SelectNode | WhereNode, ...] = ()
 
     @property
@@ -53,7 +63,7 @@ class Branch:
     node: Node
     shipped: tuple[str, ...]
     lanes: tuple[int, ...]
-    join: JoinNode | None = None
+    operator: OperatorNode | None = None
     port: int = LEFT
 
     @property
@@ -76,9 +86,9 @@ class Layout:
         leading = [(TAG, "byte"), (HASH, "long"), (TIME, "long"), *([(MARK, "long")] if marked else [])]
         return [*leading, *((lane_name(place), kind) for place, kind in enumerate(self.lanes))]
 
-    def into(self, join: JoinNode) -> list[Branch]:
+    def into(self, operator: OperatorNode) -> list[Branch]:
         """The branches that enter an operator."""
-        return [branch for branch in self.branches if branch.join is join]
+        return [branch for branch in self.branches if branch.operator is operator]
 
     def of_sink(self, node: Node) -> list[Branch]:
         """The branches whose rows are those of `node`, for its sinks."""
@@ -114,32 +124,48 @@ class Schemas:
             return select(empty, node).schema
         if isinstance(node, JoinNode):
             return st.StructType(list(self._join_fields(node)))
+        if isinstance(node, AggregateNode):
+            return st.StructType(list(self._aggregate_fields(node)))
         return self.of(node.inputs[0])
 
     def _join_fields(self, node: JoinNode) -> Iterator[st.StructField]:
         for column in node.config.columns(node.types):
             yield st.StructField(column.name, self.in_port(node, column.port, column.column), nullable=True)
 
-    def in_port(self, join: JoinNode, port: int, name: str) -> st.DataType:
+    def _aggregate_fields(self, node: AggregateNode) -> Iterator[st.StructField]:
+        """Groups and window ends keep Spark's own types; an aggregate of a column's type does, too."""
+        given = self.of(node.input)
+        like = {name: name for name in node.config.by}
+        if node.timed and node.input.time is not None:
+            like |= dict.fromkeys((node.config.start, node.config.end), node.input.time)
+        for name, function in node.config.aggregates:
+            column = function.column
+            if column is not None and node.columns.field(name).type == node.input.columns.field(column).type:
+                like[name] = column
+        for field in node.columns:
+            kind = given[like[field.name]].dataType if field.name in like else spark_type(field.type)
+            yield st.StructField(field.name, kind, nullable=True)
+
+    def in_port(self, operator: OperatorNode, port: int, name: str) -> st.DataType:
         """The type of a column inside an operator: keys are cast to what both sides compare as."""
-        part = join.inputs[port]
-        if part.columns.field(name).type != join.types[port].columns.field(name).type:
-            return spark_type(join.types[port].columns.field(name).type)
+        part = operator.inputs[port]
+        if part.columns.field(name).type != operator.types[port].columns.field(name).type:
+            return spark_type(operator.types[port].columns.field(name).type)
         return self.of(part)[name].dataType
 
 
-def lay_out(sinks: Sequence[Sink], joins: Sequence[JoinNode], schemas: Schemas) -> Layout:
+def lay_out(sinks: Sequence[Sink], operators: Sequence[OperatorNode], schemas: Schemas) -> Layout:
     """Find every edge, give it a tag, and its columns lanes."""
     lanes: list[st.DataType] = []
     branches: list[Branch] = []
 
     def add(edge: Edge, use: Literal["port", "sink", "late", "witness"], node: Node, **of: object) -> None:
-        join, port = of.get("join"), of.get("port", LEFT)
+        operator, port = of.get("operator"), of.get("port", LEFT)
         shipped: tuple[str, ...] = ()
         types: list[st.DataType] = []
-        if isinstance(join, JoinNode) and isinstance(port, int):
-            shipped = tuple(join.types[port].inside.names[2:])
-            types = [schemas.in_port(join, port, name) for name in shipped]
+        if isinstance(operator, OperatorNode) and isinstance(port, int):
+            shipped = tuple(operator.types[port].inside.names[2:])
+            types = [schemas.in_port(operator, port, name) for name in shipped]
         elif use != "witness":
             shipped = tuple(node.columns.names)
             types = [schemas.of(node)[name].dataType for name in shipped]
@@ -147,10 +173,10 @@ def lay_out(sinks: Sequence[Sink], joins: Sequence[JoinNode], schemas: Schemas) 
             Branch(len(branches), edge, use, node, shipped, _allot(types, lanes), **of)  # type: ignore[arg-type]
         )
 
-    for join in joins:
-        for port, part in enumerate(join.inputs):
+    for operator in operators:
+        for port, part in enumerate(operator.inputs):
             for edge in edges(part):
-                add(edge, "port", part, join=join, port=port)
+                add(edge, "port", part, operator=operator, port=port)
     for node in dict.fromkeys(sink.node for sink in sinks if sink.emits == "results"):
         for edge in edges(node):
             if isinstance(edge.root, SourceNode):
@@ -166,7 +192,7 @@ def lay_out(sinks: Sequence[Sink], joins: Sequence[JoinNode], schemas: Schemas) 
 
 def edges(node: Node) -> list[Edge]:
     """The edges that lead to a stream: one, or one per member of a union."""
-    if isinstance(node, SourceNode | JoinNode):
+    if isinstance(node, SourceNode | OperatorNode):
         return [Edge(node)]
     if isinstance(node, SelectNode | WhereNode):
         return [Edge(edge.root, (*edge.steps, node)) for edge in edges(node.input)]
@@ -261,19 +287,27 @@ def _expressions(node: SelectNode) -> list[Column]:
 
 
 def _shipped(branch: Branch, name: str, kind: st.DataType, schemas: Schemas) -> Column:
-    if branch.join is None or schemas.of(branch.node)[name].dataType == kind:
+    if branch.operator is None or schemas.of(branch.node)[name].dataType == kind:
         return col(name)
     return col(name).cast(kind)
 
 
 def _hash(branch: Branch, schemas: Schemas) -> Column:
-    """The key's hash. A null key matches nothing: null where such rows are of no use, spread by time where they are."""
-    if branch.join is None:
+    """The key's hash. In a join a null key matches nothing: null where such rows are of no use, else spread by time."""
+    operator = branch.operator
+    if operator is None:
         return sf.lit(None).cast("long")
-    keys = branch.join.types[branch.port].keys
-    cast = [_shipped(branch, key, schemas.in_port(branch.join, branch.port, key), schemas) for key in keys]
-    keeps = branch.join.config.how in (KEEPS_LEFT if branch.port == LEFT else KEEPS_RIGHT)
+    keys = operator.types[branch.port].keys
+    cast = [_shipped(branch, key, schemas.in_port(operator, branch.port, key), schemas) for key in keys]
+    if not isinstance(operator, JoinNode):
+        return group_hash(cast)
+    keeps = operator.config.how in (KEEPS_LEFT if branch.port == LEFT else KEEPS_RIGHT)
     return sf.when(any_null(keys), sf.xxhash64(TIME) if keeps else None).otherwise(sf.xxhash64(*cast))
+
+
+def group_hash(keys: Sequence[Column]) -> Column:
+    """The hash of a group; null is a group, and without keys all rows are one."""
+    return sf.xxhash64(*keys) if keys else sf.lit(0).cast("long")
 
 
 def _marked(branch: Branch) -> bool:
@@ -283,7 +317,8 @@ def _marked(branch: Branch) -> bool:
 def _is_raw(branch: Branch) -> bool:
     if branch.edge.steps or branch.use == "witness":
         return False
-    return branch.join is None or branch.join.types[branch.port].columns == branch.node.columns
+    operator = branch.operator
+    return operator is None or operator.types[branch.port].columns == branch.node.columns
 
 
 def _allot(types: Sequence[st.DataType], lanes: list[st.DataType]) -> tuple[int, ...]:

@@ -22,11 +22,18 @@ from penstock.core.operator import State
 from penstock.core.progress import Punctuated, Seen, Track, follow, wake
 from penstock.core.rows import HASH, TIME
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, show_time
-from penstock.flow.graph import JoinNode, Node, SourceNode, late_columns, sources_of
+from penstock.flow.graph import (
+    AggregateNode,
+    JoinNode,
+    Node,
+    OperatorNode,
+    SourceNode,
+    late_columns,
+    sources_of,
+)
 from penstock.flow.report import EpochReport, OperatorReport
-from penstock.flow.sinks import Sink, joins_needed
+from penstock.flow.sinks import Sink, operators_needed
 from penstock.kernels.route import hash_range
-from penstock.operators.window_join import WindowJoin, method_name
 from penstock.planner import Pilot
 from penstock.planner.machine import here
 from penstock.spark.branches import (
@@ -44,9 +51,10 @@ from penstock.spark.branches import (
     where_pairs,
     with_time,
 )
+from penstock.spark.prelude import is_native, partials
 from penstock.spark.shard import Inlet, PortBounds, ShardTask, packed
 from penstock.spark.sinks import deliver
-from penstock.spark.types import col, long, shard_of, signed, time_as_long
+from penstock.spark.types import col, long, shard_of, signed, time_as_long, time_from_long
 from penstock.storage.versioned import Checkpoint, Ledger, Plan, next_ledger, state_from_json
 
 
@@ -62,11 +70,12 @@ class Engine:
         self._memory = memory
         self._shards = shards
         self.sources = sources_of(*(sink.node for sink in sinks))
-        self.joins = joins_needed(sinks)
+        self.operators = operators_needed(sinks)
         self.schemas = Schemas()
-        self.layout = lay_out(sinks, self.joins, self.schemas)
+        self.layout = lay_out(sinks, self.operators, self.schemas)
         self.ledger = checkpoint.latest()
-        self.pilots = {join.name: self._pilot(join) for join in self.joins if join.config.method == "auto"}
+        joins = [node for node in self.operators if isinstance(node, JoinNode) and node.config.method == "auto"]
+        self.pilots = {join.name: self._pilot(join) for join in joins}
         self._run_id = uuid.uuid4().hex[:8]
         self._old: Ledger | None = None
 
@@ -155,15 +164,16 @@ class Engine:
         states: dict[str, tuple[State, ...]] = {}
         reports: dict[str, OperatorReport] = {}
         ports: dict[str, tuple[Time, ...]] = {}
-        for join in self.joins:
-            records = self._checkpoint.staged(work.attempt, join.name, plan.shards)
-            states[join.name] = tuple(state_from_json(record["state"]) for record in records)
-            reports[join.name] = replace(_report(records, states[join.name]), method=work.method(join))
-            ports[join.name] = tuple(work.bound(part) for part in join.inputs)
-            if join.name in self.pilots:
+        for node in self.operators:
+            name = node.name
+            records = self._checkpoint.staged(work.attempt, name, plan.shards)
+            states[name] = tuple(state_from_json(record["state"]) for record in records)
+            reports[name] = replace(_report(records, states[name]), method=node.method(work.config(node)))
+            ports[name] = tuple(work.bound(part) for part in node.inputs)
+            if name in self.pilots:
                 left, right = (sum(record["rows_by_port"][port] for record in records) for port in (0, 1))
-                pages = (page for state in states[join.name] for page in state.pages)
-                self.pilots[join.name].saw(self._ports(join), ports[join.name], (left, right), pages)
+                pages = (page for state in states[name] for page in state.pages)
+                self.pilots[name].saw(self._ports(node), ports[name], (left, right), pages)
         tracks = plan.tracks
         if not plan.end:
             tracks = {
@@ -181,16 +191,16 @@ class Engine:
         )
         return ledger, reports
 
-    def _ports(self, join: JoinNode) -> tuple[Time, ...]:
+    def _ports(self, node: OperatorNode) -> tuple[Time, ...]:
         """The bounds of an operator's ports as the last epoch left them."""
-        return tuple(self.ledger.ports.get(join.name, (TIME_MIN, TIME_MIN)))
+        return tuple(self.ledger.ports.get(node.name, (TIME_MIN,) * len(node.inputs)))
 
     def _clean(self, ledger: Ledger, attempt: str) -> None:
         """Drop the pages that only the version before the last needed."""
         if self._old is not None:
-            for join in self.joins:
-                gone = self._old.names(join.name) - self.ledger.names(join.name) - ledger.names(join.name)
-                self._checkpoint.drop(join.name, gone)
+            for node in self.operators:
+                gone = self._old.names(node.name) - self.ledger.names(node.name) - ledger.names(node.name)
+                self._checkpoint.drop(node.name, gone)
         self._checkpoint.forget(attempt)
         self._old, self.ledger = self.ledger, ledger
 
@@ -213,16 +223,23 @@ class _EpochWork:
         self._plan = plan
         self._layout: Layout = engine.layout
         self._uses = self._count_uses()
-        self._results: dict[JoinNode, DataFrame] = {}
+        self._results: dict[OperatorNode, DataFrame] = {}
+        self._partials: dict[AggregateNode, list[DataFrame]] = {}
         self._kept: list[DataFrame] = []
+        self._tracks = plan.tracks
 
     def deliver(self, batch: DataFrame | None) -> dict[str, _Counted]:
         """Run every operator and hand every sink its rows; what each source showed comes back."""
         counts = Observation()
         rows = self._rows(batch).observe(counts, *self._counters())
-        if self._uses["batch"] > 1:
+        ahead = [node for node in self._engine.operators if isinstance(node, AggregateNode)]
+        native = [node for node in ahead if self._is_native(node)]
+        if self._uses["batch"] > 1 or (len(native) < len(self._engine.operators) and ahead):
             rows = self._keep(rows)
         try:
+            if ahead:
+                self._look_ahead(rows, native)
+                self._follow(self._seen(counts.get))
             self._deliver_results(rows)
             seen = self._seen(counts.get)
             self._deliver_late(rows, seen)
@@ -234,21 +251,36 @@ class _EpochWork:
     def bound(self, node: Node) -> Time:
         """How far a stream has got once this epoch's rows are in."""
         if isinstance(node, SourceNode):
-            return self._plan.tracks[node.name].bound
-        if isinstance(node, JoinNode):
-            left, right = (self.bound(part) for part in node.inputs)
-            config = self._config(node)
-            return config.bound(config.bounds(left, right))
+            return self._tracks[node.name].bound
+        if isinstance(node, OperatorNode):
+            return node.bound(self.config(node), *(self.bound(part) for part in node.inputs))
         return min(self.bound(part) for part in node.inputs)
 
-    def method(self, join: JoinNode) -> str:
-        """By which method an operator runs in this epoch."""
-        return method_name(self._config(join).method)
-
-    def _config(self, join: JoinNode) -> WindowJoin:
+    def config(self, node: OperatorNode) -> Any:
         """An operator with the method that was planned for it."""
-        method = self._plan.methods.get(join.name)
-        return join.config if method is None else replace(join.config, method=method)  # type: ignore[arg-type]
+        method = self._plan.methods.get(node.name)
+        return node.config if method is None else replace(node.config, method=method)
+
+    def _look_ahead(self, rows: DataFrame, native: Sequence[AggregateNode]) -> None:
+        """See all of the epoch's rows before windows close, so that its own rows may close them.
+
+        Where Spark aggregates rows by pane itself, the partials are what is kept; else the rows are.
+        """
+        for node in native:
+            self._partials[node] = [self._keep(lane) for lane in self._lanes(node, rows)]
+        seen = [lane for lanes in self._partials.values() for lane in lanes] or [rows]
+        for lane in seen:
+            lane.write.format("noop").mode("append").save()
+
+    def _follow(self, seen: Mapping[str, _Counted]) -> None:
+        """How far the sources are once this epoch's rows are in; a rerun sees the same rows and comes to the same."""
+        if not self._plan.end:
+            self._tracks = {
+                node.name: follow(
+                    self._tracks[node.name], node.progress, node.unit, seen[node.name].seen, self._plan.now
+                )
+                for node in self._engine.sources
+            }
 
     def _rows(self, batch: DataFrame | None) -> DataFrame:
         """The epoch's rows in the tagged union: the micro-batch, and once the sources that are not streams."""
@@ -293,44 +325,93 @@ class _EpochWork:
         branches = iter(self._layout.of_sink(node))
         parts: list[DataFrame] = []
         for edge in edges(node):
-            if isinstance(edge.root, JoinNode):
-                parts.append(through(edge, self._join(edge.root, rows)))
+            if isinstance(edge.root, OperatorNode):
+                parts.append(through(edge, self._operate(edge.root, rows)))
             else:
                 branch = next(branches)
                 parts.append(untagged(branch, self._in_time([branch], rows), self._engine.schemas))
         return _union(parts)
 
-    def _join(self, join: JoinNode, rows: DataFrame) -> DataFrame:
-        if join not in self._results:
-            results = self._shards(join, rows)
-            if join.where is not None:
-                results = where_pairs(join, results, join.where)
-            self._results[join] = self._keep(results) if self._uses[join.name] > 1 else results
-        return self._results[join]
+    def _operate(self, node: OperatorNode, rows: DataFrame) -> DataFrame:
+        if node not in self._results:
+            arriving = self._of_lanes(node) if node in self._partials else self._of_branches(node, rows)
+            results = self._shards(node, *arriving)
+            if isinstance(node, JoinNode) and node.where is not None:
+                results = where_pairs(node, results, node.where)
+            self._results[node] = self._keep(results) if self._uses[node.name] > 1 else results
+        return self._results[node]
 
-    def _shards(self, join: JoinNode, rows: DataFrame) -> DataFrame:
-        """The operator at work: rows to their shards, Python in each."""
-        engine, plan = self._engine, self._plan
-        into = self._layout.into(join)
+    def _of_branches(self, node: OperatorNode, rows: DataFrame) -> tuple[DataFrame, list[Inlet]]:
+        """The rows that enter an operator, and by which inlets."""
+        into = self._layout.into(node)
         direct = [branch for branch in into if branch.from_source]
         parts = [self._in_time(direct, rows)] if direct else []
         for branch in into:
-            if isinstance(branch.edge.root, JoinNode):
+            if isinstance(branch.edge.root, OperatorNode):
                 results = self._timed(branch.edge.root, rows)
-                parts.append(tagged(branch, self._layout, results, engine.schemas).where(f"{HASH} IS NOT NULL"))
-        roll_call = self._shares_a_stage(join)
-        if roll_call:
-            parts.append(self._roll_call())
+                tags = tagged(branch, self._layout, results, self._engine.schemas)
+                parts.append(tags.where(f"{HASH} IS NOT NULL"))
         lanes = sorted({lane for branch in into for lane in branch.lanes})
         needed = [TAG, HASH, TIME, *map(lane_name, lanes)]
         place = {lane: number for number, lane in enumerate(lanes)}
+        arriving = _union(parts)
+        if needed != arriving.columns:
+            arriving = arriving.select(*needed)
+        return arriving, [Inlet(b.tag, b.port, tuple(place[lane] for lane in b.lanes)) for b in into]
+
+    def _lanes(self, node: AggregateNode, rows: DataFrame) -> list[DataFrame]:
+        """What Spark makes of the rows of an aggregation by itself: partials by pane, a table for each lane."""
+        parts = []
+        for branch in self._layout.into(node):
+            place = dict(zip(branch.shipped, branch.lanes, strict=True))
+            named = [col(lane_name(lane)).alias(name) for name, lane in place.items()]
+            if branch.node.time is not None:
+                kind = self._engine.schemas.of(branch.node)[branch.node.time].dataType
+                named.append(time_from_long(col(TIME), kind).alias(branch.node.time))
+            parts.append(self._in_time([branch], rows).select(col(TIME), *named))
+        arriving = _union(parts)
+        return [partials(node, lane, arriving) for lane in node.config.lanes(node.types)]
+
+    def _of_lanes(self, node: OperatorNode) -> tuple[DataFrame, list[Inlet]]:
+        """Partials as the operator takes them: lane n enters by port 1 + n; lanes stand side by side in the columns."""
+        if not isinstance(node, AggregateNode):
+            raise TypeError(node)
+        tables = self._partials[node]
+        widths = [len(table.columns) - 2 for table in tables]
+        parts: list[DataFrame] = []
+        inlets: list[Inlet] = []
+        for place, table in enumerate(tables):
+            before = sum(widths[:place])
+            columns = [sf.lit(place).cast("byte").alias(TAG), col(HASH), col(TIME)]
+            for other, kept in enumerate(tables):
+                for field in kept.schema.fields[2:]:
+                    given = col(field.name) if other == place else sf.lit(None).cast(field.dataType)
+                    columns.append(given.alias(lane_name(len(columns) - 3)))
+            parts.append(table.select(*columns))
+            inlets.append(Inlet(place, 1 + place, tuple(range(before, before + widths[place]))))
+        return _union(parts), inlets
+
+    def _is_native(self, node: AggregateNode) -> bool:
+        """Whether an aggregation's first half is Spark's: it takes rows straight from sources, and Spark can do it."""
+        return all(branch.from_source for branch in self._layout.into(node)) and is_native(node)
+
+    def _shards(self, node: OperatorNode, arriving: DataFrame, inlets: Sequence[Inlet]) -> DataFrame:
+        """The operator at work: rows to their shards, Python in each."""
+        engine, plan = self._engine, self._plan
+        roll_call = self._shares_a_stage(node)
+        if roll_call:
+            arriving = arriving.union(self._roll_call(arriving))
+        inside = [types.inside for types in node.types]
+        if isinstance(node, AggregateNode):
+            inside += [lane.schema for lane in node.config.lanes(node.types)]
         task = ShardTask(
-            operator=join.name,
-            config=self._config(join),
-            types=join.types,
-            inlets=tuple(Inlet(b.tag, b.port, tuple(place[lane] for lane in b.lanes)) for b in into),
-            ports=(self._port(join, 0), self._port(join, 1)),
-            states=tuple(packed(state) for state in engine.ledger.states.get(join.name, ())),
+            operator=node.name,
+            config=self.config(node),
+            types=node.types,
+            inside=tuple(inside),
+            inlets=tuple(inlets),
+            ports=tuple(self._port(node, port) for port in range(len(node.inputs))),
+            states=tuple(packed(state) for state in engine.ledger.states.get(node.name, ())),
             shards=plan.shards,
             share=engine._memory // engine.slots,
             checkpoint=engine._checkpoint.uri,
@@ -338,46 +419,48 @@ class _EpochWork:
             attempt=self.attempt,
             roll_call=roll_call,
         )
-        arriving = _union(parts)
-        if needed != arriving.columns:
-            arriving = arriving.select(*needed)
         routed = arriving.repartitionById(plan.shards, sf.expr(shard_of(HASH, plan.shards)))
-        return routed.mapInArrow(task, engine.schemas.of(join))
+        return routed.mapInArrow(task, engine.schemas.of(node))
 
-    def _shares_a_stage(self, join: JoinNode) -> bool:
+    def _shares_a_stage(self, node: OperatorNode) -> bool:
         """Whether Spark may run an operator's tasks beside others in one stage: its results meet a union."""
         sinks = [sink.node for sink in self._engine._sinks if sink.emits == "results"]
-        feeds = [branch for branch in self._layout.branches if branch.edge.root is join]
-        unions = [node for node in sinks if len(edges(node)) > 1 and any(e.root is join for e in edges(node))]
+        feeds = [branch for branch in self._layout.branches if branch.edge.root is node]
+        unions = [part for part in sinks if len(edges(part)) > 1 and any(e.root is node for e in edges(part))]
         return bool(feeds or unions)
 
-    def _roll_call(self) -> DataFrame:
+    def _roll_call(self, arriving: DataFrame) -> DataFrame:
         """One row for each shard, under a tag that no branch has."""
         shards = self._plan.shards
         firsts = ", ".join(long(signed(hash_range(shard, shards)[0])) for shard in range(shards))
         told = {TAG: "CAST(-1 AS BYTE)", HASH: f"element_at(array({firsts}), CAST(id AS INT) + 1)"}
-        columns = [(sf.expr(told[n]) if n in told else sf.lit(None).cast(k)).alias(n) for n, k in self._layout.columns]
+        columns = [
+            (sf.expr(told[field.name]) if field.name in told else sf.lit(None).cast(field.dataType)).alias(field.name)
+            for field in arriving.schema
+        ]
         return self._engine._spark.range(0, shards, 1, 1).select(*columns)
 
-    def _port(self, join: JoinNode, port: int) -> PortBounds:
+    def _port(self, node: OperatorNode, port: int) -> PortBounds:
         """A port's bounds; where one source alone feeds it, a shard may go further by the rows it sees."""
-        part = join.inputs[port]
-        before = self._engine._ports(join)[port]
-        roots = [branch.edge.root for branch in self._layout.into(join) if branch.port == port]
+        part = node.inputs[port]
+        before = self._engine._ports(node)[port]
+        roots = [branch.edge.root for branch in self._layout.into(node) if branch.port == port]
         policy = roots[0].progress if len(roots) == 1 and isinstance(roots[0], SourceNode) else None
         return PortBounds(before, self.bound(part), policy, part.unit)
 
-    def _timed(self, join: JoinNode, rows: DataFrame) -> DataFrame:
+    def _timed(self, node: OperatorNode, rows: DataFrame) -> DataFrame:
         """An operator's results with the event time they have for the next one."""
-        kinds = self._engine.schemas.of(join)
-        times = [time_as_long(col(name), kinds[name].dataType) for name in join.clock]
-        pick = sf.greatest if join.config.time == "latest" else sf.least
-        return self._join(join, rows).withColumn(TIME, times[0] if len(times) == 1 else pick(*times))
+        kinds = self._engine.schemas.of(node)
+        times = [time_as_long(col(name), kinds[name].dataType) for name in node.clock]
+        if isinstance(node, AggregateNode):
+            times = [times[0] - 1]
+        pick = sf.greatest if getattr(node.config, "time", None) == "latest" else sf.least
+        return self._operate(node, rows).withColumn(TIME, times[0] if len(times) == 1 else pick(*times))
 
     def _in_time(self, branches: Sequence[Branch], rows: DataFrame) -> DataFrame:
         """The rows of some branches that are not late, and have a key if they need one."""
         tags = ", ".join(str(branch.tag) for branch in branches)
-        keyed = f" AND {HASH} IS NOT NULL" if branches[0].join is not None else ""
+        keyed = f" AND {HASH} IS NOT NULL" if branches[0].operator is not None else ""
         return rows.where(f"{TAG} IN ({tags}) AND {TIME} >= {self._thresholds}{keyed}")
 
     @property
@@ -427,15 +510,15 @@ class _EpochWork:
         """How often the micro-batch and each operator's results are needed in this epoch."""
         uses: Counter[str] = Counter()
         sinks = [sink for sink in self._engine._sinks if sink.emits == "results"]
-        for join in self._engine.joins:
-            into = self._layout.into(join)
+        for node in self._engine.operators:
+            into = self._layout.into(node)
             uses["batch"] += any(branch.from_source for branch in into)
             for branch in into:
-                if isinstance(branch.edge.root, JoinNode):
+                if isinstance(branch.edge.root, OperatorNode):
                     uses[branch.edge.root.name] += 1
         for sink in sinks:
             for edge in edges(sink.node):
-                uses[edge.root.name if isinstance(edge.root, JoinNode) else "batch"] += 1
+                uses[edge.root.name if isinstance(edge.root, OperatorNode) else "batch"] += 1
         return uses
 
     def _keep(self, rows: DataFrame) -> DataFrame:

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 import pyarrow as pa
@@ -20,9 +20,9 @@ from penstock.core.durations import Duration
 from penstock.core.errors import CheckpointError, ConfigError, FlowError, PenstockError
 from penstock.flow.explain import explain
 from penstock.flow.flow import Flow
-from penstock.flow.graph import JoinNode, Node, SelectNode
+from penstock.flow.graph import JoinNode, Node, OperatorNode, SelectNode
 from penstock.flow.report import Report
-from penstock.flow.sinks import joins_needed
+from penstock.flow.sinks import operators_needed
 from penstock.spark.branches import Schemas, select, where_pairs
 from penstock.spark.epoch import Engine
 from penstock.spark.types import arrow_columns
@@ -109,7 +109,7 @@ class SparkFlow(Flow):
             }
             for node in self._sources
         }
-        operators = {node.name: _config(node) for node in joins_needed(self._sinks)}
+        operators = {node.name: _config(node) for node in operators_needed(self._sinks)}
         return {"sources": sources, "operators": operators}
 
     def _columns_of(self, data: Any) -> pa.Schema:
@@ -263,9 +263,13 @@ def _analysed(build: Callable[[], DataFrame], written: Sequence[Any]) -> DataFra
         raise ConfigError(f"{shown!r} cannot be computed from this stream: {str(error).splitlines()[0]}") from error
 
 
-def _config(node: JoinNode) -> dict[str, Any]:
-    config = asdict(node.config)
-    del config["method"]  # a matter of cost: any method goes on from the state of any other
-    config["within"] = str(node.config.within)
-    config["types"] = [{f.name: str(f.type) for f in types.columns} for types in node.types]
-    return config
+def _config(node: OperatorNode) -> dict[str, Any]:
+    """What of an operator must not change while its state is in use; the method may, it is a matter of cost."""
+    fixed: dict[str, Any] = {"types": [{f.name: str(f.type) for f in types.columns} for types in node.types]}
+    for field in fields(node.config):
+        if field.name != "method":
+            value = getattr(node.config, field.name)
+            fixed[field.name] = value if isinstance(value, str | int | bool) else str(value)
+    if isinstance(node, JoinNode):
+        fixed["on"] = node.config.on
+    return fixed

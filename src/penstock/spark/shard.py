@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -91,10 +92,12 @@ class ShardTask:
     """Everything a task needs, pickled by the driver; calling it runs the shard that the task's partition is."""
 
     operator: str
-    config: WindowJoin
-    types: tuple[RowType, RowType]
+    config: Any
+    types: tuple[RowType, ...]
+    inside: tuple[pa.Schema, ...]
+    """The columns that enter each port. An aggregation has more ports than inputs: some take partials of rows."""
     inlets: tuple[Inlet, ...]
-    ports: tuple[PortBounds, PortBounds]
+    ports: tuple[PortBounds, ...]
     states: tuple[bytes, ...]
     """The state of each shard in the version before, pickled: a task unpacks those that concern it."""
     shards: int
@@ -115,12 +118,13 @@ class ShardTask:
         tally = Tally()
         state = self._state(shard, store)
         logic = self.config.logic(self.types, store, budget, state, tally)
-        work = _Work(budget)
+        work = _Work(budget, len(self.inside))
         yield from self._run(logic, self._arrivals(state)(batches, budget, work), work)
         begun = clock.perf_counter()
         _give_back()
         state = logic.state()
-        state = State(compact(state.pages, store, budget), state.meta)
+        if isinstance(self.config, WindowJoin):
+            state = State(compact(state.pages, store, budget), state.meta)
         _give_back()
         work.seconds["settle"] = clock.perf_counter() - begun
         record = {
@@ -153,7 +157,7 @@ class ShardTask:
     def _run(
         self, logic: Logic, arrivals: Iterator[tuple[int, pa.RecordBatch]], work: _Work
     ) -> Iterator[pa.RecordBatch]:
-        tops = [TIME_MIN, TIME_MIN]
+        tops = [TIME_MIN] * len(self.inside)
         for port, bounds in enumerate(self.ports):
             yield from work.out(logic.advance(port, bounds.before))
         for port, rows in arrivals:
@@ -168,6 +172,8 @@ class ShardTask:
 
     def _arrivals(self, state: State) -> Arrivals:
         """In which order rows are processed: as they come, unless something is gained by having seen them all."""
+        if not isinstance(self.config, WindowJoin):
+            return self._streamed
         if self.config.defers:
             return self._spooled
         large = sum(page.nbytes for page in state.pages) > _LARGE_STATE * self.share
@@ -244,7 +250,7 @@ class ShardTask:
 
     def _entering(self, inlet: Inlet, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of one inlet, in the columns its port expects; the types differ at most in a zone's name."""
-        schema = self.types[inlet.port].inside
+        schema = self.inside[inlet.port]
         columns = [batch.column(1).view(pa.uint64()), batch.column(2), *(batch.column(3 + n) for n in inlet.lanes)]
         cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)]
         rows = pa.RecordBatch.from_arrays(cast, schema=schema)
@@ -291,10 +297,10 @@ def _give_back() -> None:
 class _Work:
     """Counts rows and where a task's time goes: waiting for input, working, handing over output, settling."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, ports: int) -> None:
         self._budget = budget
         self.rows_in = 0
-        self.rows_by_port = [0, 0]
+        self.rows_by_port = [0] * ports
         self.rows_out = 0
         self.spooled = 0
         """Bytes of arrivals that waited on disk."""
