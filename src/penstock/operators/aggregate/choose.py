@@ -9,10 +9,11 @@ from penstock.core.pages import PageStore
 from penstock.core.rows import RowType
 from penstock.core.windows import Landmark, PartitionedWindow, Session, SlideByTuple, TupleWindow
 from penstock.operators.aggregate.adapt_wid import AdaptAggregation
+from penstock.operators.aggregate.buffering import BufferingAggregation
 from penstock.operators.aggregate.config import WindowAggregate
 from penstock.operators.aggregate.differential import DifferentialAggregation, check_differential
 from penstock.operators.aggregate.landmark import LandmarkAggregation
-from penstock.operators.aggregate.methods import AdaptWid
+from penstock.operators.aggregate.methods import AdaptWid, Buffering
 from penstock.operators.aggregate.paned import PanedAggregation
 from penstock.operators.aggregate.session import SessionAggregation
 from penstock.operators.aggregate.slide_by_tuple import SlideByTupleAggregation
@@ -53,6 +54,8 @@ def _sliding(
     if config.method == "adapt" or isinstance(config.method, AdaptWid):
         settings = config.method if isinstance(config.method, AdaptWid) else AdaptWid()
         return AdaptAggregation(config, inputs, store, budget, state, settings, meter)
+    if isinstance(config.method, Buffering):
+        return BufferingAggregation(config, inputs, store, budget, state, config.method, meter)
     if config.method == "wid":
         return WidAggregation(config, inputs, store, budget, state, meter)
     if config.method == "differential":
