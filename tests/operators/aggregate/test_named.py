@@ -406,18 +406,21 @@ def test_a_million_groups_in_sixty_open_windows_fit_into_128_mb(tmp_path):
     config = WindowAggregate(sliding(60, 1), ("k",), (("n", pk.count()),))
     store, state, budget = FilePages(str(tmp_path)), State(), Budget(128 << 20)
     rng = np.random.default_rng(0)
-    out = total = 0
+    latest = np.full(1_000_000, -1_000)
+    out = total = expected = 0
     for t in range(63):
         k = rng.integers(0, 1_000_000, 100_000)
+        latest[k] = t
+        expected += int((latest > t - 60).sum())
         table = pa.table({"k": k, "t": np.full(k.size, t)})
         logic = config.logic((kind,), store, budget, state)
-        list(logic.advance(0, t))
+        list(logic.advance(0, -1_000 if t <= 60 else t))
         rows = kind.enter(table.append_column(TIME, table["t"]), hash_keys([table["k"].combine_chunks()]))
         list(logic.rows(0, rows))
-        for done in logic.advance(0, t + 1 if t >= 60 else t - 60):
+        for done in logic.advance(0, t + 1) if t >= 60 else ():
             out += done.rows.num_rows
             total += int(np.sum(done.rows.column("n").to_numpy()))
         state = logic.state()
+    assert out == expected, "a result for every group that was there in the last sixty steps"
+    assert total == 100_000 * sum(min(t + 1, 60) for t in range(63))
     assert budget.peak <= 128 << 20
-    assert out > 0
-    assert total > 0

@@ -18,6 +18,7 @@ from penstock.operators.aggregate.paned import PanedAggregation
 from penstock.operators.aggregate.session import SessionAggregation
 from penstock.operators.aggregate.slide_by_tuple import SlideByTupleAggregation
 from penstock.operators.aggregate.tuples import ArrivalAggregation, PartitionedAggregation
+from penstock.operators.aggregate.updating import UpdatingAggregation
 from penstock.operators.aggregate.wid import WidAggregation
 
 
@@ -30,6 +31,8 @@ def logic_of(
     meter: Meter | None,
 ) -> Logic:
     """The logic of a config."""
+    if config.emit == "update":
+        return UpdatingAggregation(config, inputs, store, budget, state, meter)
     if isinstance(config.window, PartitionedWindow):
         return PartitionedAggregation(config, inputs, store, budget, state, meter)
     if isinstance(config.window, TupleWindow) and config.window.order is None:

@@ -118,6 +118,11 @@ class WindowAggregate:
             raise ConfigError(f"method={self.method!r} is not one of {', '.join(get_args(Method))}.")
         if self.emit not in get_args(Emit):
             raise ConfigError(f"emit={self.emit!r} is not one of {', '.join(get_args(Emit))}.")
+        if self.emit == "update" and not (isinstance(self.window, Sliding) and self.method in ("auto", "paned")):
+            raise ConfigError(
+                f"emit='update' is to be had for sliding windows by panes, not for {self.window} with "
+                f"method={self.method!r}. Write emit='final'."
+            )
         if self.method != "auto" and not isinstance(self.window, Sliding | TupleWindow):
             raise ConfigError(
                 f"method={self.method!r} is a way to compute sliding windows, but the window is {self.window}. "
