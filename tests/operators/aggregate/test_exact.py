@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.core.windows import sliding
 from penstock.operators.aggregate.methods import AdaptWid
 from penstock.operators.aggregate.paned import PanedAggregation
 from tests.aggregates import (
@@ -22,6 +24,8 @@ from tests.aggregates import (
     cases,
     landmarks,
     partitioned,
+    plain_rows,
+    row,
     row_windows,
     run,
     sessions,
@@ -142,3 +146,22 @@ adapting = st.builds(
 @examples(0.1)
 def test_f15_eager_and_lazy_groups_equal_their_definition(case, method):
     check(replace(case, method=method, memory=max(60_000, case.memory)))
+
+
+@given(cases(methods=["paned"], names=[*BOUNDED, *HOLISTIC]))
+@examples(0.06)
+def test_the_last_update_of_a_window_is_its_result(case):
+    case = replace(case, emit="update")
+    aggregation = run(case)
+    latest = {}
+    for out in aggregation.out:
+        for result in plain_rows([out]):
+            latest[result[: len(case.by) + 2]] = result
+    assert Counter(latest.values()) == case.expected()
+    assert aggregation.held == 0
+
+
+def test_an_epoch_puts_out_only_what_it_changed():
+    events = [Arrive([row(1), row(1, k=2)]), EpochEnd(1), Arrive([row(2)]), EpochEnd(1), EpochEnd(1), Advance(5)]
+    aggregation = run(Case(sliding(5), ("rows.x",), events, emit="update"))
+    assert sorted(aggregation.results) == [(1, 0, 5, 1), (1, 0, 5, 2), (2, 0, 5, 1)]

@@ -9,14 +9,16 @@ from penstock.core.pages import PageStore
 from penstock.core.rows import RowType
 from penstock.core.windows import Landmark, PartitionedWindow, Session, SlideByTuple, TupleWindow
 from penstock.operators.aggregate.adapt_wid import AdaptAggregation
+from penstock.operators.aggregate.buffering import BufferingAggregation
 from penstock.operators.aggregate.config import WindowAggregate
 from penstock.operators.aggregate.differential import DifferentialAggregation, check_differential
 from penstock.operators.aggregate.landmark import LandmarkAggregation
-from penstock.operators.aggregate.methods import AdaptWid
+from penstock.operators.aggregate.methods import AdaptWid, Buffering
 from penstock.operators.aggregate.paned import PanedAggregation
 from penstock.operators.aggregate.session import SessionAggregation
 from penstock.operators.aggregate.slide_by_tuple import SlideByTupleAggregation
 from penstock.operators.aggregate.tuples import ArrivalAggregation, PartitionedAggregation
+from penstock.operators.aggregate.updating import UpdatingAggregation
 from penstock.operators.aggregate.wid import WidAggregation
 
 
@@ -29,6 +31,8 @@ def logic_of(
     meter: Meter | None,
 ) -> Logic:
     """The logic of a config."""
+    if config.emit == "update":
+        return UpdatingAggregation(config, inputs, store, budget, state, meter)
     if isinstance(config.window, PartitionedWindow):
         return PartitionedAggregation(config, inputs, store, budget, state, meter)
     if isinstance(config.window, TupleWindow) and config.window.order is None:
@@ -53,6 +57,8 @@ def _sliding(
     if config.method == "adapt" or isinstance(config.method, AdaptWid):
         settings = config.method if isinstance(config.method, AdaptWid) else AdaptWid()
         return AdaptAggregation(config, inputs, store, budget, state, settings, meter)
+    if isinstance(config.method, Buffering):
+        return BufferingAggregation(config, inputs, store, budget, state, config.method, meter)
     if config.method == "wid":
         return WidAggregation(config, inputs, store, budget, state, meter)
     if config.method == "differential":

@@ -32,7 +32,7 @@ from penstock.core.windows import (
 from penstock.operators.aggregate.functions import Count, Extreme, Function, Sum
 from penstock.operators.aggregate.holistic import Holistic
 from penstock.operators.aggregate.lanes import SLIDE, Lane, counting
-from penstock.operators.aggregate.methods import AdaptWid, Buffering, LowLevel
+from penstock.operators.aggregate.methods import AdaptWid, Buffering
 
 Method = Literal["auto", "wid", "paned", "differential", "adapt"]
 """How sliding windows are computed: each by itself, from panes, by what enters and leaves, per group as it pays."""
@@ -40,7 +40,7 @@ Method = Literal["auto", "wid", "paned", "differential", "adapt"]
 Emit = Literal["final", "update"]
 """When results come out: once, when their window is complete; or at the end of every epoch that changed them."""
 
-Baseline = AdaptWid | Buffering | LowLevel
+WithParameters = AdaptWid | Buffering
 """Methods with parameters."""
 
 AnyFunction = Function | Holistic
@@ -103,7 +103,7 @@ class WindowAggregate:
     aggregates: tuple[tuple[str, AnyFunction], ...]
     emit: Emit = "final"
     unit: TimeUnit = "ticks"
-    method: Method | Baseline = "auto"
+    method: Method | WithParameters = "auto"
     start: str = "window_start"
     end: str = "window_end"
 
@@ -114,10 +114,15 @@ class WindowAggregate:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ConfigError(f"The results would have two columns {twice!r}. Give one of them another name.")
-        if not isinstance(self.method, Baseline) and self.method not in get_args(Method):
+        if not isinstance(self.method, WithParameters) and self.method not in get_args(Method):
             raise ConfigError(f"method={self.method!r} is not one of {', '.join(get_args(Method))}.")
         if self.emit not in get_args(Emit):
             raise ConfigError(f"emit={self.emit!r} is not one of {', '.join(get_args(Emit))}.")
+        if self.emit == "update" and not (isinstance(self.window, Sliding) and self.method in ("auto", "paned")):
+            raise ConfigError(
+                f"emit='update' is to be had for sliding windows by panes, not for {self.window} with "
+                f"method={self.method!r}. Write emit='final'."
+            )
         if self.method != "auto" and not isinstance(self.window, Sliding | TupleWindow):
             raise ConfigError(
                 f"method={self.method!r} is a way to compute sliding windows, but the window is {self.window}. "

@@ -154,11 +154,17 @@ class Lane:
         other = differing(groups, hashes_of(partials))
         return starts if other is None else np.union1d(starts, other + 1)
 
-    def look_up(self, known: pa.RecordBatch, hashes: Hashes, groups: Sequence[pa.Array]) -> Indices:
-        """For each row's group, the row of `known`, which has each group once, that is of it; -1 if none is."""
+    def look_up(
+        self, known: pa.RecordBatch, hashes: Hashes, groups: Sequence[pa.Array], numbers: Wids | None = None
+    ) -> Indices:
+        """For each row's group, the row of `known`, which has each group once, that is of it; -1 if none is.
+
+        With `numbers`, the row that has the number, too.
+        """
         keys = [pa.concat_arrays([known.column(n), g]) for n, g in zip(self.group_places, groups, strict=True)]
         whole = np.concatenate([hashes_of(known), hashes])
-        order, starts = self.segments(whole, np.zeros(whole.size, np.int64), keys)
+        wids = np.zeros(whole.size, np.int64) if numbers is None else np.concatenate([times_of(known), numbers])
+        order, starts = self.segments(whole, wids, keys)
         firsts = np.repeat(order[starts], np.diff(starts, append=whole.size))
         found = np.empty(whole.size, np.int64)
         found[order] = np.where(firsts < known.num_rows, firsts, -1)

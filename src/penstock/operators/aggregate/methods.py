@@ -63,24 +63,3 @@ class Buffering:
 
     slack: DurationLike = 0
     late: Literal["consistent", "generous"] = "consistent"
-
-
-@dataclass(frozen=True, slots=True)
-class LowLevel:
-    """Gigascope's two levels: a table of `slots` at the bottom that evicts what collides, a roll-up on top.
-
-    'iop-slow' empties the old window's slots one per row and must keep windows in order; 'lazy' evicts only what
-    collides and flushes windows `behind` the current one; 'oop-slow' does both, one slot every `every` rows.
-
-    >>> LowLevel(slots=1024).flush
-    'lazy'
-    """
-
-    slots: int
-    flush: Literal["iop-slow", "lazy", "oop-slow"] = "lazy"
-    behind: int = 2
-    every: int = 160
-
-    def __post_init__(self) -> None:
-        if self.slots < 1:
-            raise ConfigError(f"slots={self.slots} leaves no room for a group. Write 1 or more.")

@@ -5,6 +5,15 @@ from __future__ import annotations
 from typing import Literal
 
 from penstock.operators.aggregate.functions import Count, Edge, Extreme, Mean, Sum, Variance
+from penstock.operators.aggregate.holistic import (
+    CollectList,
+    CollectSet,
+    CountDistinct,
+    HeavyHitters,
+    Mode,
+    Quantile,
+)
+from penstock.operators.aggregate.sketches import ApproxCountDistinct, ApproxQuantile
 
 
 def count(column: str | None = None) -> Count:
@@ -86,3 +95,76 @@ def last(column: str) -> Edge:
     Edge(column='price', which='last')
     """
     return Edge(column, "last")
+
+
+def count_distinct(column: str) -> CountDistinct:
+    """How many different values, exactly.
+
+    >>> count_distinct("user")
+    CountDistinct(column='user')
+    """
+    return CountDistinct(column)
+
+
+def approx_count_distinct(column: str, precision: int = 12) -> ApproxCountDistinct:
+    """About how many different values; the standard error is ``1.04 / sqrt(2 ** precision)``."""
+    return ApproxCountDistinct(column, precision)
+
+
+def quantile(column: str, share: float) -> Quantile:
+    """The value below which `share` of the values lie, exactly.
+
+    >>> quantile("latency", 0.99)
+    Quantile(column='latency', share=0.99)
+    """
+    return Quantile(column, share)
+
+
+def approx_quantile(column: str, share: float, size: int = 200) -> ApproxQuantile:
+    """About the value below which `share` of the values lie; its rank is off by about ``2.3 / size ** 0.9``."""
+    return ApproxQuantile(column, share, size)
+
+
+def median(column: str) -> Quantile:
+    """The middle value.
+
+    >>> median("latency")
+    Quantile(column='latency', share=0.5)
+    """
+    return Quantile(column, 0.5)
+
+
+def mode(column: str) -> Mode:
+    """The most frequent value.
+
+    >>> mode("page")
+    Mode(column='page')
+    """
+    return Mode(column)
+
+
+def heavy_hitters(column: str, share: float) -> HeavyHitters:
+    """The values that make up at least `share` of all, with their counts.
+
+    >>> heavy_hitters("src", 0.05)
+    HeavyHitters(column='src', share=0.05)
+    """
+    return HeavyHitters(column, share)
+
+
+def collect_list(column: str) -> CollectList:
+    """All values, in order of time.
+
+    >>> collect_list("page")
+    CollectList(column='page')
+    """
+    return CollectList(column)
+
+
+def collect_set(column: str) -> CollectSet:
+    """The different values, in order.
+
+    >>> collect_set("page")
+    CollectSet(column='page')
+    """
+    return CollectSet(column)

@@ -40,6 +40,7 @@ class WidAggregation:
         meter: Meter | None = None,
     ) -> None:
         self._config = config
+        self._inputs = inputs
         self._windows: Slides = config.window.on(config.unit)  # type: ignore[assignment]
         self._panes = Panes.of(self._windows)
         self._budget = budget
