@@ -108,8 +108,8 @@ EXPERIMENTS = (
             ),
         ),
         scale=SCALE,
-        remark="The size of a flush hardly matters here: delays are between 64.2 s and 70.6 s for all sizes, with one pair "
-        "of traces, and have no minimum inside.",
+        remark="The size of a flush hardly matters here: delays are between 64.2 s and 70.6 s for all sizes, with one "
+        "pair of traces, and have no minimum inside.",
     ),
     Experiment(
         id="5.6",
