@@ -30,8 +30,30 @@ from penstock.core.errors import (
     WindowError,
 )
 from penstock.core.progress import blocks, bounded_delay, bounded_tuples, ordered, punctuated, timer
+from penstock.core.windows import landmark, rows, session, slide_by_tuple, sliding
 from penstock.core.within import band, tumbling, windows
 from penstock.local.flow import LocalFlow
+from penstock.operators.aggregate.functions import UserDefined
+from penstock.operators.aggregate.spellings import (
+    approx_count_distinct,
+    approx_quantile,
+    collect_list,
+    collect_set,
+    count,
+    count_distinct,
+    first,
+    heavy_hitters,
+    last,
+    max,
+    mean,
+    median,
+    min,
+    mode,
+    quantile,
+    stddev,
+    sum,
+    variance,
+)
 from penstock.operators.window_join import AhEwj, Ewj, Rpwj
 
 if TYPE_CHECKING:
@@ -55,15 +77,39 @@ __all__ = [
     "SqlError",
     "StateError",
     "TimeError",
+    "UserDefined",
     "WindowError",
+    "approx_count_distinct",
+    "approx_quantile",
     "band",
     "blocks",
     "bounded_delay",
     "bounded_tuples",
+    "collect_list",
+    "collect_set",
+    "count",
+    "count_distinct",
+    "first",
+    "heavy_hitters",
+    "landmark",
+    "last",
+    "max",
+    "mean",
+    "median",
+    "min",
+    "mode",
     "ordered",
     "punctuated",
+    "quantile",
+    "rows",
+    "session",
+    "slide_by_tuple",
+    "sliding",
+    "stddev",
+    "sum",
     "timer",
     "tumbling",
+    "variance",
     "windows",
 ]
 

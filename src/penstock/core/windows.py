@@ -418,6 +418,20 @@ def sliding(range: DurationLike, slide: DurationLike | None = None, origin: Dura
     return Sliding(length, step, Duration.of(origin, "origin"))
 
 
+def rows(
+    range: int, slide: int | None = None, partition: str | tuple[str, ...] | None = None, order: str | None = None
+) -> TupleWindow | PartitionedWindow:
+    """The latest `range` rows, every `slide` rows (one after the other without one); with `partition`, of each of them.
+
+    >>> print(rows(1000, 10), rows(100, partition="device"))
+    rows(range=1000, slide=10) rows(range=100, slide=100, partition=['device'])
+    """
+    step = range if slide is None else slide
+    if partition is None:
+        return TupleWindow(range, step, order)
+    return PartitionedWindow(range, step, (partition,) if isinstance(partition, str) else partition, order)
+
+
 def landmark(slide: DurationLike, origin: DurationLike = 0) -> Landmark:
     """Everything so far, every `slide`.
 

@@ -267,7 +267,7 @@ def _config(node: OperatorNode) -> dict[str, Any]:
     """What of an operator must not change while its state is in use; the method may, it is a matter of cost."""
     fixed: dict[str, Any] = {"types": [{f.name: str(f.type) for f in types.columns} for types in node.types]}
     for field in fields(node.config):
-        if field.name != "method":
+        if field.name != "method" or not isinstance(node, JoinNode):
             value = getattr(node.config, field.name)
             fixed[field.name] = value if isinstance(value, str | int | bool) else str(value)
     if isinstance(node, JoinNode):

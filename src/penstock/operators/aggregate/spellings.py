@@ -107,7 +107,11 @@ def count_distinct(column: str) -> CountDistinct:
 
 
 def approx_count_distinct(column: str, precision: int = 12) -> ApproxCountDistinct:
-    """About how many different values; the standard error is ``1.04 / sqrt(2 ** precision)``."""
+    """About how many different values; the standard error is ``1.04 / sqrt(2 ** precision)``.
+
+    >>> approx_count_distinct("visitor").precision
+    12
+    """
     return ApproxCountDistinct(column, precision)
 
 
@@ -121,7 +125,11 @@ def quantile(column: str, share: float) -> Quantile:
 
 
 def approx_quantile(column: str, share: float, size: int = 200) -> ApproxQuantile:
-    """About the value below which `share` of the values lie; its rank is off by about ``2.3 / size ** 0.9``."""
+    """About the value below which `share` of the values lie; its rank is off by about ``2.3 / size ** 0.9``.
+
+    >>> approx_quantile("latency", 0.99).share
+    0.99
+    """
     return ApproxQuantile(column, share, size)
 
 
