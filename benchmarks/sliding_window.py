@@ -11,7 +11,7 @@ another number fails the benchmark. The same files run through
 - ``spark-panes``: the query that people write by hand: one-minute windows, then a window over their results;
 - ``floor``: the native aggregation by pane and key alone, which no engine on Spark can go below.
 
-What is timed is said in window_join.py. Spark's own query gets so many seconds per run as ``PATIENCE`` says; its rate is
+What is timed is said in window_join.py. Spark's own query gets ``PATIENCE`` seconds per run; its rate is
 then that of the micro-batches it finished. Names with ``@``: at another range / slide than 60, or of the median.
 """
 
