@@ -8,7 +8,7 @@ Expressions are SQL text: every call into the JVM costs as much as a thousand ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -21,6 +21,9 @@ from penstock.operators.aggregate.functions import Count, Edge, Extreme, Mean, S
 from penstock.operators.aggregate.lanes import Lane
 from penstock.spark.types import long, quoted, spark_type
 
+LATE, TOP = "__late", "__top"
+"""Beside partials that also count: why rows are late, and the latest time of any."""
+
 
 def is_native(node: AggregateNode) -> bool:
     """Whether Spark can make all the partials of an aggregation: windows made of panes, functions it has, too."""
@@ -32,6 +35,35 @@ def is_native(node: AggregateNode) -> bool:
 
 def partials(node: AggregateNode, lane: Lane, rows: DataFrame) -> DataFrame:
     """One row for each pane, group and key of a lane, in the columns of its schema; `rows` have a time as a long."""
+    keys, made = _keys(node, lane), _made(lane)
+    grouped = rows.groupBy(*map(sf.expr, keys)).agg(*map(sf.expr, made))
+    return grouped.selectExpr(_placed(lane), *(quoted(name) for name in lane.schema.names[1:]))
+
+
+def partials_and_counts(
+    node: AggregateNode, lane: Lane, rows: DataFrame, inputs: Mapping[str, str], ours: str, bound: str
+) -> DataFrame:
+    """The same partials, and beside them what must be known of the rows to follow their source's progress.
+
+    `inputs` says in which column each of the aggregation's is, `ours` which rows count, `bound` below which they are
+    late, all in SQL. Rows that are late (1) or have no time (2) are partials by themselves; `__top` is the latest time.
+    """
+    session, view = rows.sparkSession, "__penstock_rows"
+    rows.createOrReplaceTempView(view)
+    keys, made = _keys(node, lane), _made(lane)
+    names = ", ".join(quoted(name) for name in lane.schema.names[1:])
+    grouping = ", ".join(str(place + 1) for place in range(len(keys) + 1))
+    late = f"CASE WHEN {TIME} >= {bound} THEN 0 WHEN {TIME} IS NULL THEN 2 ELSE 1 END"
+    # Late rows have no groups here: however many there are, they are one partial for each pane.
+    given = "".join(f", CASE WHEN {TIME} >= {bound} THEN {place} END AS {quoted(n)}" for n, place in inputs.items())
+    return session.sql(
+        f"SELECT {_placed(lane)}, {names}, {LATE}, {TOP} FROM ("
+        f"SELECT {', '.join(keys)}, {LATE}, {', '.join(made)}, max({TIME}) AS {TOP} FROM ("
+        f"SELECT {TIME}, {late} AS {LATE}{given} FROM {view} WHERE {ours}) GROUP BY {grouping})"
+    )
+
+
+def _keys(node: AggregateNode, lane: Lane) -> list[str]:
     panes = node.config.panes
     if panes is None:
         raise TypeError(node)
@@ -39,6 +71,10 @@ def partials(node: AggregateNode, lane: Lane, rows: DataFrame) -> DataFrame:
     keys = [f"{pane_start(panes)} AS {TIME}"]
     keys += [f"{quoted(name)} AS {names[place]}" for name, place in zip(lane.groups, lane.group_places, strict=True)]
     keys += [f"{quoted(name)} AS {names[place]}" for name, place in zip(lane.keys, lane.key_places, strict=True)]
+    return keys
+
+
+def _made(lane: Lane) -> list[str]:
     made: list[str] = []
     for part in lane.parts:
         fields = [lane.schema.field(place) for place in range(part.first, part.last)]
@@ -47,10 +83,12 @@ def partials(node: AggregateNode, lane: Lane, rows: DataFrame) -> DataFrame:
             f"CAST({text} AS {spark_type(field.type).simpleString()}) AS {quoted(field.name)}"
             for text, field in zip(texts, fields, strict=True)
         ]
-    grouped = rows.groupBy(*map(sf.expr, keys)).agg(*map(sf.expr, made))
-    groups = ", ".join(names[place] for place in lane.group_places)
-    placed = f"xxhash64({groups})" if groups else "0L"
-    return grouped.selectExpr(f"{placed} AS {HASH}", *names[1:])
+    return made
+
+
+def _placed(lane: Lane) -> str:
+    groups = ", ".join(quoted(lane.schema.field(place).name) for place in lane.group_places)
+    return f"xxhash64({groups}) AS {HASH}" if groups else f"0L AS {HASH}"
 
 
 def pane_start(panes: Panes) -> str:
