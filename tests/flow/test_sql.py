@@ -332,6 +332,27 @@ def test_results_can_be_asked_again():
     assert out.table().to_pylist() == [{"most": 1}]
 
 
+def test_windows_over_results_go_by_the_time_that_comes_with_them():
+    flow = flow_of("s")
+    counts = flow.sql("SELECT window_end, count(*) AS n FROM s [RANGE 5 WATTR t]")
+    with pytest.raises(SqlError, match=r"window_end is not the event time .* Leave WATTR out: windows then go by the"):
+        flow.sql("SELECT sum(n) FROM counts [RANGE 10 WATTR window_end]", counts=counts)
+
+
+def test_a_stream_can_be_joined_with_itself():
+    sql = (
+        "SELECT x.v, y.v AS next FROM s AS x [RANGE 9 WATTR t], s AS y [RANGE 0 WATTR t] WHERE x.k = y.k AND x.v < y.v"
+    )
+    assert results(sql) == [{"v": 1, "next": 3}]
+
+
+def test_any_name_will_do_for_a_stream():
+    flow = flow_of("s")
+    out = flow.sql("SELECT count(*) AS n FROM query [RANGE 10]", query=flow.sql("SELECT * FROM s")).to_memory()
+    flow.run()
+    assert out.table().to_pylist() == [{"n": 4}]
+
+
 def test_shards_do_not_change_results():
     tables = {"packets": packets(1)}
     one, many = (run(CATALOGUE["1-1"], tables, shards=shards)[1] for shards in (1, 3))
@@ -346,12 +367,12 @@ def test_shards_do_not_change_results():
     [
         (
             "SELECT * FROM packets",
-            "packets",
+            "FROM packets",
             r"There is no stream packets\. The sources of this flow are: s, a\. Write one of these, or say which",
         ),
         (
             "SELECT count(*) FROM s [RANGE 10 WATTR v]",
-            "v",
+            "WATTR v",
             r"v is not the event time of this stream, .* Write WATTR t, or make v the time= of the source",
         ),
         (
@@ -372,12 +393,12 @@ def test_shards_do_not_change_results():
         ),
         (
             "SELECT count(*) [RANGE 5 WATTR s.v] FROM s [RANGE 1 WATTR t], a [RANGE 1 WATTR t] WHERE s.k = a.k",
-            "s.v",
+            "WATTR s.v",
             r"A window over a join goes by the time of one of its streams\. Write WATTR s\.t or WATTR a\.t",
         ),
         (
             "SELECT * FROM s [RANGE 1 WATTR v], a [RANGE 1 WATTR t] WHERE s.k = a.k",
-            "v",
+            "WATTR v",
             r"v is not the event time of this stream",
         ),
         ("SELECT k, count(*) FROM s GROUP BY k", "count(*)", r"Without a window this has no end"),

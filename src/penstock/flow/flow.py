@@ -79,7 +79,7 @@ class Flow(abc.ABC):
         self._sources.append(node)
         return Stream(self, node)
 
-    def sql(self, query: str, **streams: Stream) -> Stream:
+    def sql(self, query: str, /, **streams: Stream) -> Stream:
         """The results of a query in SQL: Spark's, with windows in brackets after an aggregate or a stream in FROM.
 
         FROM names the flow's sources, and `streams`, which are any streams of this flow by the names given here. A

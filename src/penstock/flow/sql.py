@@ -92,7 +92,7 @@ class _Building:
             known = ", ".join(self._streams) or "none"
             raise _at_first_of(
                 self._sql,
-                [name],
+                [f"FROM {name}", name],
                 f"There is no stream {name}. The sources of this flow are: {known}. "
                 f"Write one of these, or say which stream it is, as in flow.sql(query, {name}=stream).",
             )
@@ -119,7 +119,7 @@ class _Building:
         if asked[0] not in times:
             raise _at_first_of(
                 self._sql,
-                [asked[0]],
+                [f"WATTR {asked[0]}", asked[0]],
                 f"A window over a join goes by the time of one of its streams. Write WATTR {' or WATTR '.join(times)}.",
             )
         return "left" if asked[0] == times[LEFT] else "right"
@@ -129,12 +129,15 @@ class _Building:
         time = stream._node.time
         if asked is None or asked.rpartition(".")[2] == time:
             return
-        hint = f"Write WATTR {time}, or make" if time is not None else "Make"
+        hint = (
+            f"Write WATTR {time}, or make {asked} the time= of the source."
+            if time is not None
+            else "Leave WATTR out: windows then go by the time that comes with the rows, though no column shows it."
+        )
         raise _at_first_of(
             self._sql,
-            [asked],
-            f"{asked} is not the event time of this stream, so nothing says when a window over it is complete. "
-            f"{hint} {asked} the time= of the source.",
+            [f"WATTR {asked}", f"RATTR {asked}", asked],
+            f"{asked} is not the event time of this stream, so nothing says when a window over it is complete. {hint}",
         )
 
     def _aggregated(self, rows: Stream, named: Callable[[str], str]) -> Stream:
