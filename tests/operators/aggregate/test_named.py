@@ -424,3 +424,25 @@ def test_a_million_groups_in_sixty_open_windows_fit_into_128_mb(tmp_path):
     assert out == expected, "a result for every group that was there in the last sixty steps"
     assert total == 100_000 * sum(min(t + 1, 60) for t in range(63))
     assert budget.peak <= 128 << 20
+
+
+def test_f04_rows_numbered_by_their_source_may_come_in_disorder():
+    rows = [row(n, k=n % 3, i=n) for n in (4, 1, 0, 3, 2, 7, 5, 6)]
+    case = counting(
+        TupleWindow(4, 2, order="t"), Arrive(rows[:3]), Advance(2), Arrive(rows[3:]), Advance(8), names=("sum.i",)
+    )
+    assert run(case).results == case.expected()
+
+
+def test_zoned_timestamps_come_back_as_they_were():
+    kind = pa.timestamp("us", "Europe/Berlin")
+    columns = pa.schema({"k": pa.int64(), "t": kind})
+    config = WindowAggregate(sliding("1 h"), ("k",), (("n", pk.count()),), unit="microseconds")
+    rows = RowType(columns, ("k",), "t")
+    assert config.output((rows,)).field("window_end").type == kind
+    logic = config.logic((rows,), Run(counting(sliding(1)).config).store, Budget(1 << 20), State())
+    table = pa.table({"k": [1], "t": pa.array([3_600_000_001], kind)})
+    times = table["t"].cast(pa.timestamp("us", "UTC")).combine_chunks().view(pa.int64())
+    list(logic.rows(0, rows.enter(table.append_column(TIME, times), hash_keys([table["k"].combine_chunks()]))))
+    (out,) = logic.end()
+    assert out.rows.column("window_start").cast(pa.int64()).to_pylist() == [3_600_000_000]

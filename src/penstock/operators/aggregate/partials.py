@@ -132,7 +132,7 @@ class Source(NamedTuple):
     def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         """The partials of a piece, page by page."""
         for page in self.pages():
-            if page.min_hash > piece.last or page.max_hash < piece.first:
+            if not _overlaps(page, piece):
                 continue
             rows = read_page(self.table.store, page)
             begin, end = _between(rows, piece)
@@ -164,8 +164,8 @@ def pieces(sources: Sequence[Source], budget: Budget, growth: int = 1, within: P
 
 def fits(sources: Sequence[Source], piece: Piece, budget: Budget, growth: int = 1) -> bool:
     """Whether a piece can be folded at once within half of the room."""
-    total = sum(_estimate(source, page, piece) for source in sources for page in source.pages())
-    return 2 * growth * total <= budget.room
+    parts = [_part(source, page, piece) for source in sources for page in source.pages()]
+    return 2 * growth * sum(part.size for part in parts if part is not None) <= budget.room
 
 
 def folded(
@@ -255,36 +255,44 @@ def _cost(rows: pa.RecordBatch, growth: int) -> int:
 
 
 def _cut(pages: list[tuple[Source, Page]], piece: Piece, limit: int, growth: int) -> Iterator[Piece]:
-    """Halve a range of hashes until what it holds fits."""
-    first = max(piece.first, min(page.min_hash for _, page in pages))
-    last = min(piece.last, max(page.max_hash for _, page in pages))
-    total = sum(_estimate(source, page, piece) for source, page in pages)
-    if not total:
+    """Halve a range of hashes until what it holds fits or has one hash."""
+    parts = [part for source, page in pages if (part := _part(source, page, piece)) is not None]
+    if not parts:
         return
-    if growth * total <= limit or first >= last:
+    first, last = min(part.hashes.first for part in parts), max(part.hashes.last for part in parts)
+    if growth * sum(part.size for part in parts) <= limit or first >= last:
         yield piece
         return
     middle = (first + last) // 2
     for half in (Piece(piece.first, middle), Piece(middle + 1, piece.last)):
-        near = [(s, page) for s, page in pages if page.min_hash <= half.last and page.max_hash >= half.first]
-        if near:
-            yield from _cut(near, half, limit, growth)
+        yield from _cut([(s, page) for s, page in pages if _overlaps(page, half)], half, limit, growth)
 
 
-def _estimate(source: Source, page: Page, piece: Piece) -> int:
-    """The bytes that folding a page's part of a piece takes, if its numbers are spread evenly; twice that, to be safe.
+class _Part(NamedTuple):
+    """What a page has of a piece: the bytes that folding it takes, about, and its hashes."""
 
-    It is 0 only if there is nothing.
-    """
-    if page.min_hash > piece.last or page.max_hash < piece.first:
-        return 0
-    rows = page.rows
+    size: int
+    hashes: Piece
+
+
+def _part(source: Source, page: Page, piece: Piece) -> _Part | None:
+    """A page's part of a piece, if it has one; by bytes, if its numbers are spread evenly, twice that to be safe."""
+    if not _overlaps(page, piece):
+        return None
+    rows, hashes = page.rows, Piece(page.min_hash, page.max_hash)
     if page.min_hash < piece.first or page.max_hash > piece.last:
-        begin, end = _between(read_page(source.table.store, page), piece)
-        rows = end - begin
+        held = read_page(source.table.store, page)
+        begin, end = _between(held, piece)
+        if begin == end:
+            return None
+        rows, hashes = end - begin, Piece(int(hashes_of(held)[begin]), int(hashes_of(held)[end - 1]))
     low, high = max(source.low, page.floor, page.min_time), min(source.high, page.max_time + 1)
     share = min(1.0, 2 * max(1, high - low) / (page.max_time - page.min_time + 1))
-    return math.ceil(rows * share * (_COPIES * page.nbytes / page.rows + _FOLDING))
+    return _Part(math.ceil(rows * share * (_COPIES * page.nbytes / page.rows + _FOLDING)), hashes)
+
+
+def _overlaps(page: Page, piece: Piece) -> bool:
+    return page.min_hash <= piece.last and page.max_hash >= piece.first
 
 
 def _between(rows: pa.RecordBatch, piece: Piece) -> tuple[int, int]:

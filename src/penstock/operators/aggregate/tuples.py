@@ -175,11 +175,11 @@ class PartitionedAggregation:
         sources = [Source(table) for table in (*self._tables, self._counts)]
         for piece, arrivals in with_arrivals(pieces(sources, self._budget), rows):
             before = folded([Source(self._counts)], piece, self._budget)
-            after = before
+            after: pa.RecordBatch | None = None if rows is None else before
             lifted: list[pa.RecordBatch] = []
             if arrivals is not None and arrivals.num_rows:
                 after, lifted = self._arrive(arrivals, before)
-            yield from self._close(piece, lifted, before, after, kept, ending=rows is None)
+            yield from self._close(piece, lifted, before, after, kept)
         for table, pages in zip(self._tables, kept, strict=True):
             table.take(pages)
 
@@ -203,18 +203,16 @@ class PartitionedAggregation:
         piece: Piece,
         lifted: list[pa.RecordBatch],
         before: pa.RecordBatch,
-        after: pa.RecordBatch,
+        after: pa.RecordBatch | None,
         kept: list[list[Page]],
-        ending: bool,
     ) -> Iterator[Out]:
+        """Windows between the counts before and after come out; without counts after, all that there are."""
         due = []
         for place, table in enumerate(self._tables):
             panes = folded([Source(table)], piece, self._budget)
             if lifted:
                 panes = table.lane.fold(pa.concat_batches([panes, lifted[place]]))
             first, until = (self._complete(table.lane, panes, counts) for counts in (before, after))
-            if ending:
-                until = np.full(panes.num_rows, TIME_MAX)
             low, high = self._panes.windows.wids(times_of(panes))
             due.append(_spread(table.lane, panes, np.maximum(low, first), np.minimum(high, until)))
             rest = inside(panes, high > until)
@@ -223,8 +221,10 @@ class PartitionedAggregation:
         with self._budget.hold(2 * sum(table.nbytes for table in due), "results"):
             yield from self._results.out(due, self._ends)
 
-    def _complete(self, lane: Lane, panes: pa.RecordBatch, counts: pa.RecordBatch) -> Times:
-        """The first window that is not complete in the partition of each partial, by the counts."""
+    def _complete(self, lane: Lane, panes: pa.RecordBatch, counts: pa.RecordBatch | None) -> Times:
+        """The first window that is not complete in the partition of each partial, by the counts; all are without."""
+        if counts is None:
+            return np.full(panes.num_rows, TIME_MAX)
         if not counts.num_rows:
             return np.full(panes.num_rows, TIME_MIN)
         places = [lane.group_places[lane.groups.index(name)] for name in self._counts.lane.groups]
