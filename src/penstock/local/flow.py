@@ -313,9 +313,10 @@ class _Epoch:
         shards = self._logics(node, config, tally)
         batches: list[pa.RecordBatch] = []
         arrived = [0] * len(node.inputs)
-        for port, bound in enumerate(self._query._ports[node]):
+        # Bounds are the host's to remember: a logic that takes up its state learns from the first how far it had got.
+        for port, before in enumerate(self._query._ports[node]):
             for logic in shards:
-                batches += [out.rows for out in logic.advance(port, bound)]
+                batches += [out.rows for out in logic.advance(port, before)]
         for port, part in enumerate(node.inputs):
             given = self.rows(part)
             arrived[port] = given.num_rows
