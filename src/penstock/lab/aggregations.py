@@ -190,6 +190,7 @@ class Paning(Counted):
         for start in range(0, count * size, size):
             fed.rows(pa.table({"x": values, "t": np.arange(start, start + size)}))
             fed.advance(start + size)
+        fed.end()
         return fed.tally.updates + fed.tally.partials
 
     def __str__(self) -> str:

@@ -6,6 +6,7 @@ Memory is ample and in one place, so that nothing but the operator's own needs s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -119,7 +120,7 @@ def cut_at(rows: pa.Table, places: Sequence[int]) -> Iterator[pa.Table]:
     [1, 0, 2]
     """
     edges = [0, *places, rows.num_rows]
-    for first, last in zip(edges, edges[1:], strict=False):
+    for first, last in pairwise(edges):
         yield rows.slice(first, last - first)
 
 
