@@ -36,7 +36,6 @@ WAIT = Measure("wait", "output after the first row past the window", "s")
 RATIO = Measure("ratio", "work of Paned-WID / work of WID", "ratio", axis="log")
 SHARE = Measure("share", "share of the groups", "%")
 MEMORY = Measure("memory", "most memory by the model", "bytes")
-UPDATES = Measure("updates", "updates of partials", "count")
 
 _NUMBERED = RowType(pa.schema({"x": pa.int64(), "t": pa.int64()}), keys=(), time="t")
 _LENGTHS = RowType(
@@ -235,7 +234,8 @@ class Groups(Counted):
         window = "1 s" if self.sizes == "window" else None
         records = DataSet(round(self.number), round(1_000_000 * scale), window=window, seed=seed)
         rows = records.table().select(_LENGTHS.columns.names)
-        return _memory(sliding("1 s"), Sum("len"), self.keeping, rows, as_times(rows.column("ts")).to_numpy(), 0.0)
+        moments = as_times(rows.column("ts")).to_numpy()
+        return totals({MEMORY: _memory(sliding("1 s"), Sum("len"), self.keeping, rows, moments, 0.0)})
 
     def __str__(self) -> str:
         return f"{self.keeping}, DS{self.number:g}, sizes per {self.sizes}"
@@ -269,9 +269,9 @@ class ThreeLinks(Counted):
         arrivals = as_times(rows.column("ts")).to_numpy().copy()
         arrivals[rows.num_rows - links[2].num_rows :] += round(self.late * SECOND)
         order = np.argsort(arrivals, kind="stable")
-        return _memory(
-            sliding("10 s", "1 s"), Count(), self.keeping, rows.take(pa.array(order)), arrivals[order], self.late
-        )
+        rows, arrivals = rows.take(pa.array(order)), arrivals[order]
+        most = _memory(sliding("10 s", "1 s"), Count(), self.keeping, rows, arrivals, self.late)
+        return totals({MEMORY: most / scale})
 
     def __str__(self) -> str:
         return f"{self.keeping}, the quiet link {self.late:g} s late"
@@ -284,8 +284,8 @@ class _Whole(Fed):
 
 def _memory(
     window: Sliding, function: Count | Sum, keeping: Keeping, rows: pa.Table, arrivals: Times, late: float
-) -> Point:
-    """Feed quarters of a second; after each second that has passed on every link, its punctuation."""
+) -> int:
+    """The most bytes held, fed by the quarter second and told of each second that is over on every link."""
     method = AdaptWid(threshold=_THRESHOLDS[keeping])
     fed = Fed(
         WindowAggregate(window, by=("srcIP",), aggregates=(("x", function),), unit="microseconds", method=method),
@@ -300,7 +300,7 @@ def _memory(
         bound = moment - round(late * SECOND)
         if bound % SECOND == 0 and bound > 0:
             fed.advance(bound)
-    return totals({MEMORY: most, UPDATES: fed.tally.updates})
+    return most
 
 
 def _packets(rate: float, seconds: float, seed: int, hosts: int = 4_096) -> pa.Table:
