@@ -26,7 +26,8 @@ EXPERIMENTS = (
         scale=1 / 20,
         streams=_STREAMS,
         remark="Tuples are the rows and, for OPOB, the results that wait. Latency is from when both rows are there, in "
-        "steps of a quarter of a second; punctuation comes each second.",
+        "steps of a quarter of a second; punctuation comes each second. Much is half or less: OA holds 0.31 of OPOB at "
+        "3 s and 0.14 at 9 s, but 0.55 at 1 s, where a tuple has few partners and a second's arrivals weigh most.",
     ),
     Experiment(
         id="window-7-7",
@@ -40,5 +41,7 @@ EXPERIMENTS = (
         ),
         scale=1 / 20,
         streams=_STREAMS,
+        remark="OPIB holds 0.43 of OPOB at 3 s and 0.20 at 9 s, but 0.70 at 1 s: results are many times the input only "
+        "where a tuple has many partners. Against OA it holds left tuples for a window more: a quarter to two fifths.",
     ),
 )

@@ -88,7 +88,8 @@ EXPERIMENTS = (
         ),
         scale=1 / 200,
         streams="packets of equally frequent groups, counted by minute, 4 min",
-        remark=_CALIBRATED,
+        remark=f"{_CALIBRATED} In the model a larger table holds more that a collision flushes at once, so that IOP-2 "
+        "falls below IOP-1 at 520 K; in the thesis it is above, with a deployed table that also probes the next slot.",
     ),
     Experiment(
         id="window-t8-1",
@@ -124,12 +125,12 @@ EXPERIMENTS = (
         ),
         scale=1 / 200,
         streams="packets of equally frequent groups, counted by minute, 4 min",
-        remark=_CALIBRATED,
+        remark=f"{_CALIBRATED} At 520 K IOP is idler than in the thesis, since it loses packets at a lower rate.",
     ),
     Experiment(
         id="window-8-8",
         title="Q8-2, union of two links and a count: tuples held over the skew",
-        series=both("8-2", rate=110_000, seconds=180, every=5, flows=65_536),
+        series=both("8-2", rate=110_000, seconds=180, every=1, flows=65_536),
         x=sweep("skew [s]", "skew", 0, 10, 20, 30, 40),
         measures=(HELD,),
         expected=(
@@ -138,16 +139,17 @@ EXPERIMENTS = (
         ),
         scale=1 / 400,
         streams="two links of 110,000 packets/s, one of them late, counts by source and destination, tumbling 1 min",
+        remark="With any skew OOP has two windows open instead of one, and never more.",
     ),
     Experiment(
         id="window-8-9",
         title="Q8-3, join of two unions: tuples held over the skew",
-        series=both("8-3", rate=10_000, seconds=140, every=2),
+        series=both("8-3", rate=10_000, seconds=140, every=1),
         x=sweep("skew [s]", "skew", 0, 20, 40, 60, 80, 100),
         measures=(HELD,),
         expected=(
             Check("the same count", "Same tuple count held.", shapes.alike("OOP", "IOP", HELD, 1.2)),
-            Check("no less", "OOP not less than IOP (memory up to 20 % more).", shapes.below("IOP", "OOP", HELD, 1.05)),
+            Check("more memory", "OOP up to 20 % more memory.", shapes.below("IOP", "OOP", HELD)),
         ),
         scale=1 / 500,
         streams="four links of 10,000 packets/s, one of each union late, joined on the reversed 4-tuple, tumbling 10 s",
@@ -159,13 +161,13 @@ EXPERIMENTS = (
         x=sweep("the quiet link is late by [s]", "skew", 0, 2, 4, 6, 8, 10),
         measures=(HELD,),
         expected=(Check("OOP slower", "OOP grows slower.", shapes.grows_less("OOP", "IOP", HELD, 0.9)),),
-        scale=1 / 200,
+        scale=1 / 500,
         streams="two links of 4,000 tuples/s and a quiet one, joined on the reversed 4-tuple, tumbling 1 min",
     ),
     Experiment(
         id="window-8-11",
         title="Q8-5, union of three links and a count: tuples held over the skew",
-        series=both("8-5", rate=4_000, seconds=420, every=2),
+        series=both("8-5", rate=4_000, seconds=420, every=1),
         x=sweep("the quiet link is late by [s]", "skew", 0, 2, 4, 6, 8, 10),
         measures=(HELD,),
         expected=(
