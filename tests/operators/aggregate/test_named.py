@@ -52,6 +52,26 @@ def test_f05_partitioning_differs_from_grouping():
     assert (1, 0, 4, 9) in run(grouped).results
 
 
+def test_f05_arrivals_do_not_rewrite_the_panes_of_other_partitions():
+    aggregation = Run(counting(PartitionedWindow(8, 2, ("k",))).config)
+    aggregation.on(Arrive([row(n, k=n % 1_000) for n in range(3_000)]))
+    written = 0
+    put = aggregation.store.put
+
+    def counted(rows, segment="main"):
+        nonlocal written
+        written += rows.num_rows
+        return put(rows, segment)
+
+    aggregation.store.put = counted
+    for n in range(200):
+        aggregation.on(Arrive([row(n, k=n)]))
+    assert written < 2 * 200 * 10, "each pane and count is merged a logarithmic number of times"
+    for _ in range(40):
+        aggregation.on(Arrive([row(n, k=n % 1_000) for n in range(1_000)]))
+    assert sum(page.rows for page in aggregation.logics[0].state().pages) < 12_000, "panes of closed windows are gone"
+
+
 def test_f06_a_landmark_window_comes_out_for_every_slide_that_a_bound_completes():
     case = counting(landmark(10), Arrive([row(3)]), Advance(30), Arrive([row(35)]), Advance(40))
     assert sorted(run(case).results) == [(1, None, 10, 1), (1, None, 20, 1), (1, None, 30, 1), (1, None, 40, 2)]

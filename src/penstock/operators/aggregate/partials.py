@@ -86,6 +86,12 @@ class Partials:
             self.store.drop(name)
         self.pages[:] = pages
 
+    @property
+    def grown(self) -> bool:
+        """Whether what came after the first run is at least half as much: then folding everything is paid for."""
+        sizes = [sum(page.rows for page in run) for run in _runs(self.pages)]
+        return len(sizes) > 1 and 2 * sum(sizes[1:]) >= sizes[0]
+
     def tidy(self) -> None:
         """Fold the latest pages with older ones as long as those are not much larger.
 
@@ -214,8 +220,13 @@ def write_folded(target: Partials, sources: Sequence[Source], number: Wid | None
             rows = folded(part, piece, budget, renumber)
             if rows.num_rows:
                 written.append(write_page(target.store, target.port, lane.page_order(rows)))
-    run = written[0].name if len(written) > 1 else None
-    return [replace(page, run=run) for page in written]
+    return one_run(written)
+
+
+def one_run(pages: Sequence[Page]) -> list[Page]:
+    """Pages that were made together, as such."""
+    run = pages[0].name if len(pages) > 1 else None
+    return [replace(page, run=run) for page in pages]
 
 
 def by_number(sources: Sequence[Source], piece: Piece, budget: Budget) -> Iterator[Sequence[Source]]:
