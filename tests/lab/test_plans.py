@@ -7,10 +7,13 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
 from penstock.lab.plans import QUERIES, Plan, plan
 from penstock.workloads.netflow import PACKETS, Packets
+from tests.streams import examples
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -124,6 +127,42 @@ def pairs(left: list[dict], right: list[dict], seconds: int) -> int:
         for row in right
     )
     return sum(count * replies[key] for key, count in requests.items())
+
+
+def few(moments: list[int], reverse: bool) -> pa.Table:
+    """Packets of two flows at these seconds."""
+    flow = [("a", 1, "b", 2), ("b", 2, "a", 1)]
+    rows = [(*flow[(second + reverse) % 2], 40, second * SECOND) for second in moments]
+    columns = list(zip(*rows, strict=True)) or [()] * len(PACKETS)
+    return pa.table([pa.array(column, field.type) for column, field in zip(columns, PACKETS, strict=True)], PACKETS)
+
+
+@st.composite
+def feeds(draw):
+    """A query, the seconds of each link's packets, in order, and in which order links send how many of them."""
+    query = draw(st.sampled_from(QUERIES))
+    names = plan(query, "oop").sources
+    moments = {name: sorted(draw(st.lists(st.integers(0, 150), max_size=12))) for name in names}
+    return query, moments, draw(st.lists(st.tuples(st.sampled_from(names), st.integers(0, 5)), max_size=20))
+
+
+@given(feeds())
+@examples(0.1)
+def test_f26_both_architectures_agree_however_links_take_turns(case):
+    query, moments, turns = case
+    found = []
+    for kind in ("iop", "oop"):
+        each, sent = plan(query, kind), dict.fromkeys(moments, 0)
+        for name, count in [*turns, *((name, 12) for name in moments)]:
+            now = moments[name][sent[name] : sent[name] + count]
+            sent[name] += len(now)
+            each.rows(name, few(now, reverse=name in REPLIES))
+            if sent[name] < len(moments[name]):
+                each.bound(name, moments[name][sent[name]] * SECOND)
+        each.end()
+        assert each.late == each.holding().total == 0
+        found.append(multiset(each.results()))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("query", ["8-2", "8-4", "8-5"])
