@@ -187,6 +187,9 @@ def native(results: DataFrame, workload: base.Workload, job: Job, patience: floa
         query = writer.trigger(availableNow=True).start()
         finished = query.awaitTermination(patience) if patience else query.awaitTermination() is None
         query.stop()
+        if not query.recentProgress:
+            # Not one micro-batch in all that time: its rate is less than this.
+            return base.Result(workload.rows_per_batch, 0, 0, patience or 0, workload.rows_per_batch)
         rows_out = sum(progress.sink.numOutputRows for progress in query.recentProgress)
         return base.timed(workload, query, rows_out, expected(workload, job) if finished else rows_out)
 

@@ -332,8 +332,12 @@ class TestLab:
     def test_all_figures_are_listed(self, capsys):
         assert cli.main(["lab", "list"]) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert len(lines) == 24
-        assert lines[0] == "3.4   EWJ: buffered tuples over time, rates that it keeps up with"
+        assert len(lines) == 2 + 24 + 17
+        assert lines[:2] == [
+            "Exact window joins",
+            "  3.4   EWJ: buffered tuples over time, rates that it keeps up with",
+        ]
+        assert lines[26:28] == ["Window queries", "  window-6-8    Disorder in a band"]
 
     def test_a_figure_that_comes_out(self, tiny, tmp_path, capsys):
         assert cli.main(["lab", "run", "fig-9.1", "--out", str(tmp_path)]) == 0

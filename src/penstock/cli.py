@@ -68,7 +68,12 @@ def _parser() -> argparse.ArgumentParser:
     actions = lab.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("list", help="which experiments there are")
     run = actions.add_parser("run", help="run some: numbers, picture and verdict of each go to a folder")
-    run.add_argument("ids", nargs="+", metavar="ID", help="a figure such as 3.4, a chapter such as 3, or all")
+    run.add_argument(
+        "ids",
+        nargs="+",
+        metavar="ID",
+        help="a figure such as 3.4 or window-6-10, a chapter such as 3 or window-6, or all",
+    )
     run.add_argument("--scale", type=_part, metavar="F", help="the part of the original size, as 0.05 or 1/20")
     run.add_argument("--seeds", type=int, metavar="N", help="how many pairs of traces to take the mean over")
     report = actions.add_parser("report", help="put all results into one page")
@@ -319,10 +324,13 @@ def _lab(options: argparse.Namespace) -> int:
 
 
 def _lab_list(options: argparse.Namespace) -> int:
-    from penstock.lab.catalog import EXPERIMENTS
+    from penstock.lab.catalog import HEADINGS
 
-    for experiment in EXPERIMENTS.values():
-        print(f"{experiment.id:6}{experiment.title}")
+    for heading, experiments in HEADINGS.items():
+        print(heading)
+        width = max(len(experiment.id) for experiment in experiments)
+        for experiment in experiments:
+            print(f"  {experiment.id.ljust(width)}  {experiment.title}")
     return 0
 
 

@@ -87,7 +87,7 @@ class TestRun:
         out, some, *_ = ran
         assert Lab(out, scale=1 / 41, seeds=1).missing(some[:1]) == 2
         assert Lab(out, scale=1 / 40, seeds=3).missing(some[:1]) == 2
-        monkeypatch.setattr(points_module, "_code", lambda: "other")
+        monkeypatch.setattr(points_module, "_code", lambda parts: "other")
         assert Lab(out, scale=1 / 40, seeds=2).missing(some[:1]) == 4
 
     def test_a_verdict_says_what_was_measured(self, ran):

@@ -5,30 +5,41 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from penstock.core.errors import ConfigError
-from penstock.lab import chapter3, chapter5
+from penstock.lab import chapter3, chapter5, window6, window7, window8
 from penstock.lab.experiments import Experiment
 
-EXPERIMENTS = {each.id: each for each in (*chapter3.EXPERIMENTS, *chapter5.EXPERIMENTS)}
-"""By id, in the order of the thesis."""
+HEADINGS = {
+    "Exact window joins": (*chapter3.EXPERIMENTS, *chapter5.EXPERIMENTS),
+    "Window queries": (*window6.EXPERIMENTS, *window7.EXPERIMENTS, *window8.EXPERIMENTS),
+}
+"""By source, in its order."""
+
+EXPERIMENTS = {each.id: each for some in HEADINGS.values() for each in some}
+"""By id."""
 
 
 def find(name: str) -> tuple[Experiment, ...]:
-    """The experiment with this id; or those of a chapter, or all.
+    """The experiment with this id; or those of a chapter, of all of window queries, or all.
 
     >>> [each.id for each in find("fig-3.6a")], len(find("5")) < len(find("all"))
     (['3.6a'], True)
-    >>> find("3.6")[0].id
-    '3.6a'
+    >>> find("3.6")[0].id, find("window-6")[0].id
+    ('3.6a', 'window-6-8')
     """
     plain = name.strip().lower().removeprefix("figure").removeprefix("fig").lstrip("-. ")
     if plain == "all":
         return tuple(EXPERIMENTS.values())
     if plain in EXPERIMENTS:
         return (EXPERIMENTS[plain],)
-    found = tuple(each for each in EXPERIMENTS.values() if each.chapter == plain or each.id.rstrip("abc") == plain)
+    found = tuple(each for each in EXPERIMENTS.values() if plain in _names(each))
     if not found:
         raise _unknown(name, plain)
     return found
+
+
+def _names(experiment: Experiment) -> tuple[str, ...]:
+    """What it is found by besides its own id: its chapter, the figure it is a part of, its source."""
+    return experiment.chapter, experiment.id.rstrip("abc"), experiment.id.partition("-")[0]
 
 
 def _unknown(name: str, plain: str) -> ConfigError:

@@ -6,12 +6,12 @@ import csv
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from penstock.core.delays import Seconds
-from penstock.lab.measures import Measure, Point
+from penstock.lab.measures import Measure, Point, Trial
 from penstock.lab.setups import Setup
 
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
@@ -24,16 +24,18 @@ class Sweep:
 
     label: str
     values: tuple[float, ...]
-    turn: Callable[[Setup, float], Setup]
+    turn: Callable[[Any, float], Trial]
+    axis: Literal["linear", "log"] = "linear"
 
 
 @dataclass(frozen=True, slots=True)
 class OverTime:
-    """An x-axis that is the time of a run."""
+    """An x-axis that is the time of a run, or the place in a stream."""
 
     label: str = "time [min]"
     seconds: float = 60.0
     """How many seconds one step of the axis is."""
+    mark: Literal["line", "dots"] = "line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Series:
     """A curve: what the legend calls it, and what is run."""
 
     label: str
-    setup: Setup
+    setup: Trial
 
 
 class Curve(NamedTuple):
@@ -104,7 +106,7 @@ class Experiment:
     Each series is run at each value of the sweep, or once if x is time. All `measures` are drawn, a panel each.
     `scale` is the part of the thesis' size at which it is run unless another is asked for, and `seeds` how many pairs
     of traces. A `remark` says what a reader of the verdict must know: a parameter that the thesis does not give, or why
-    a shape does not come out.
+    a shape does not come out. `streams` says what is run on where that is not two composite traces.
     """
 
     id: str
@@ -116,27 +118,37 @@ class Experiment:
     scale: float
     seeds: int = 1
     remark: str = ""
+    streams: str = ""
 
     @property
     def chapter(self) -> str:
-        """The chapter of the thesis that has it."""
-        return self.id.partition(".")[0]
+        """The chapter of the thesis that has it.
+
+        >>> Experiment("5.8", "", (), OverTime(), (), (), 1).chapter
+        '5'
+        >>> Experiment("window-t6-2", "", (), OverTime(), (), (), 1).chapter
+        'window-6'
+        """
+        source, dash, number = self.id.rpartition("window-")
+        return source + dash + number.lstrip("t").partition("-" if dash else ".")[0]
 
     @property
     def workload(self) -> str:
         """What the streams are, where the sweep says nothing else."""
-        workloads = [series.setup.workload for series in self.series]
+        if self.streams:
+            return self.streams
+        workloads = [series.setup.workload for series in self.series if isinstance(series.setup, Setup)]
         rates, biases, hours = (
             ", ".join(f"{value:g}" for value in dict.fromkeys(values))
             for values in zip(*((each.rate, each.bias, each.span / 3600) for each in workloads), strict=True)
         )
         return f"two composite traces of {rates} tuples/s each, b = {biases}, {hours} h"
 
-    def setups(self) -> tuple[Setup, ...]:
+    def setups(self) -> tuple[Trial, ...]:
         """All that must be run, once per seed."""
         return tuple(setup for series in self.series for setup in self._runs(series.setup))
 
-    def table(self, points: Callable[[Setup], tuple[Point, ...]]) -> Table:
+    def table(self, points: Callable[[Trial], tuple[Point, ...]]) -> Table:
         """The measured curves, where `points` has those of a setup, one per seed."""
         curves: dict[tuple[str, str], Curve] = {}
         seeds = 1
@@ -147,7 +159,7 @@ class Experiment:
                 curves[series.label, measure.name] = self._curve(measure, runs)
         return Table(curves, seeds)
 
-    def _runs(self, setup: Setup) -> Iterator[Setup]:
+    def _runs(self, setup: Trial) -> Iterator[Trial]:
         if isinstance(self.x, OverTime):
             yield setup
         else:
@@ -160,6 +172,17 @@ class Experiment:
         return _over_seeds(
             np.array(self.x.values), np.array([[point.totals[measure.name] for point in run] for run in runs]).T
         )
+
+
+def caption(name: str) -> str:
+    """What an experiment of this id is in its source.
+
+    >>> caption("3.4"), caption("window-6-10"), caption("window-t6-2")
+    ('Fig 3.4', 'Window queries, Fig 6-10', 'Window queries, Table 6-2')
+    """
+    number = name.removeprefix("window-")
+    figure = f"Table {number[1:]}" if number.startswith("t") else f"Fig {number}"
+    return figure if number == name else f"Window queries, {figure}"
 
 
 def _over_seeds(x: Seconds, values: Seconds) -> Curve:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
@@ -18,8 +18,10 @@ from penstock.core.delays import (
     percent_delayed,
     total_window_size,
 )
-from penstock.lab.setups import Setup
-from penstock.lab.simulation import Recording
+from penstock.lab.simulation import Recording, Watch
+
+if TYPE_CHECKING:
+    from penstock.lab.setups import Setup
 
 MB = 1 << 20
 """A megabyte of the thesis: 20 of them are 5,120 pages of 4 KB."""
@@ -74,6 +76,29 @@ class Point:
     totals: Mapping[str, float]
     times: Seconds
     paths: Mapping[str, Seconds]
+
+
+class Trial(Protocol):
+    """One run of an experiment: hashable, and its repr tells it from any other."""
+
+    @property
+    def stem(self) -> str:
+        """How the names of its files begin."""
+        ...
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """The folders and modules of the package that its numbers depend on."""
+        ...
+
+    @property
+    def span(self) -> float:
+        """How many seconds of stream it runs over."""
+        ...
+
+    def point(self, scale: float, seed: int, watch: Watch) -> Point:
+        """Run it, at a part of the thesis' size, and measure it."""
+        ...
 
 
 def measure(recording: Recording, setup: Setup, scale: float) -> Point:

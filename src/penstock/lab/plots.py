@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.core.errors import FlowError
-from penstock.lab.experiments import Curve, Experiment, OverTime, Table
+from penstock.lab.experiments import Curve, Experiment, OverTime, Table, caption
 from penstock.lab.measures import Measure
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def draw(experiment: Experiment, table: Table, path: Path, scale: float) -> None
     for measure in experiment.measures:
         panels.setdefault(measure.panel or measure.label, []).append(measure)
     figure = Figure(figsize=(max(6.4, 4.6 * len(panels)), 4.4), layout="constrained")
-    figure.suptitle(f"Fig {experiment.id}  {experiment.title}", fontsize=12)
+    figure.suptitle(f"{caption(experiment.id)}  {experiment.title}", fontsize=12)
     figure.supxlabel(
         f"simulated at 1/{1 / scale:g} of the thesis' size, seeds: {table.seeds}", fontsize=8, color="grey"
     )
@@ -51,9 +51,11 @@ def _panel(axes: Axes, experiment: Experiment, table: Table, measures: list[Meas
     for number, (series, measure) in enumerate(curves):
         label = series if len(measures) == 1 else f"{series}: {measure.title}"
         if isinstance(experiment.x, OverTime):
-            _path(axes, table.curve(series, measure), label, _COLOURS[number % len(_COLOURS)])
+            shape = _dots if experiment.x.mark == "dots" else _path
+            shape(axes, table.curve(series, measure), label, _COLOURS[number % len(_COLOURS)])
         else:
             _sweep(axes, table.curve(series, measure), label, number)
+            axes.set_xscale(experiment.x.axis)
             axes.set_xticks(experiment.x.values, [f"{value:g}" for value in experiment.x.values])
     axes.set_xlabel(experiment.x.label)
     _scale(axes, measures[0])
@@ -73,6 +75,10 @@ def _path(axes: Axes, curve: Curve, label: str, colour: str) -> None:
     if not np.isnan(curve.margin).all():
         low, high = np.maximum(curve.mean - curve.margin, 0), curve.mean + curve.margin
         axes.fill_between(curve.x, low, high, color=colour, alpha=0.15, linewidth=0)
+
+
+def _dots(axes: Axes, curve: Curve, label: str, colour: str) -> None:
+    axes.plot(curve.x, curve.mean, linestyle="", marker=".", markersize=2, label=label, color=colour)
 
 
 def _scale(axes: Axes, measure: Measure) -> None:

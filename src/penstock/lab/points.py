@@ -17,20 +17,8 @@ from pathlib import Path
 import numpy as np
 
 import penstock
-from penstock.lab.measures import PATHS, TOTALS, Point, measure
-from penstock.lab.setups import Setup
+from penstock.lab.measures import Point, Trial
 from penstock.lab.simulation import Watch
-
-_CODE = (
-    "core",
-    "kernels",
-    "operators/window_join",
-    "storage",
-    "workloads",
-    "lab/simulation.py",
-    "lab/setups.py",
-    "lab/measures.py",
-)
 
 
 class Points:
@@ -38,7 +26,7 @@ class Points:
 
     >>> import tempfile
     >>> points = Points(Path(tempfile.mkdtemp()))
-    >>> from penstock.lab.setups import Workload
+    >>> from penstock.lab.setups import Setup, Workload
     >>> from penstock.operators.window_join.methods import Ewj
     >>> method = Ewj(memory=40 << 20, page=4096, row=128, chunk=1 << 20)
     >>> setup = Setup(Workload(rate=200, span=60, warm_up=10), window=20, method=method)
@@ -53,28 +41,27 @@ class Points:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def known(self, setup: Setup, scale: float, seed: int) -> bool:
+    def known(self, setup: Trial, scale: float, seed: int) -> bool:
         """Whether the point is there."""
         return self._path(setup, scale, seed).exists()
 
-    def take(self, setup: Setup, scale: float, seed: int, watch: Watch = lambda _: None) -> Point:
+    def take(self, setup: Trial, scale: float, seed: int, watch: Watch = lambda _: None) -> Point:
         """The point, simulated if it is not there."""
         path = self._path(setup, scale, seed)
         if not path.exists():
-            _write(path, measure(setup.run(scale, seed, watch), setup, scale))
+            _write(path, setup.point(scale, seed, watch))
         return _read(path)
 
-    def _path(self, setup: Setup, scale: float, seed: int) -> Path:
-        digest = hashlib.sha256(f"{setup!r} {scale!r} {seed} {_code()}".encode()).hexdigest()[:16]
-        method = type(setup.method).__name__.lower()
-        return self.folder / f"{method}-{setup.workload.rate:g}-b{setup.workload.bias:g}-seed{seed}-{digest}.csv"
+    def _path(self, setup: Trial, scale: float, seed: int) -> Path:
+        digest = hashlib.sha256(f"{setup!r} {scale!r} {seed} {_code(setup.code)}".encode()).hexdigest()[:16]
+        return self.folder / f"{setup.stem}-seed{seed}-{digest}.csv"
 
 
 @cache
-def _code() -> str:
+def _code(parts: tuple[str, ...]) -> str:
     """A digest of the code that a point depends on: numbers of other code are other numbers."""
     root = Path(penstock.__file__).parent
-    files = [path for part in _CODE for path in _sources(root / part)]
+    files = [path for part in parts for path in _sources(root / part)]
     return hashlib.sha256("".join(_meaning(path) for path in files).encode()).hexdigest()
 
 
@@ -112,10 +99,9 @@ def _read(path: Path) -> Point:
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     totals = {row["measure"]: float(row["value"]) for row in rows if not row["time"]}
-    paths = {m.name: [r for r in rows if r["measure"] == m.name] for m in PATHS}
-    times = np.array([float(row["time"]) for row in paths[PATHS[0].name]])
-    return Point(
-        {m.name: totals[m.name] for m in TOTALS},
-        times,
-        {name: np.array([float(row["value"]) for row in some]) for name, some in paths.items()},
-    )
+    paths: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        if row["time"]:
+            paths.setdefault(row["measure"], []).append((float(row["time"]), float(row["value"])))
+    times = np.array([time for time, _ in next(iter(paths.values()), [])])
+    return Point(totals, times, {name: np.array([value for _, value in some]) for name, some in paths.items()})

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from penstock.core.errors import FlowError
 from penstock.lab.catalog import EXPERIMENTS
+from penstock.lab.experiments import caption
 from penstock.lab.verdicts import Verdict
 
 _STYLE = """
@@ -75,7 +76,7 @@ def _line(verdict: Verdict) -> str:
 
 def _figure(folder: Path, verdict: Verdict) -> Iterator[str]:
     picture = base64.b64encode((folder / "plot.png").read_bytes()).decode()
-    yield f'<h2 id="fig-{verdict.id}">Fig {verdict.id}: {escape(verdict.title)}</h2>'
+    yield f'<h2 id="fig-{verdict.id}">{caption(verdict.id)}: {escape(verdict.title)}</h2>'
     yield f'<p class="under">{escape(verdict.conditions)}</p>'
     yield f'<img alt="{escape(verdict.title)}" src="data:image/png;base64,{picture}">'
     yield "<table><tr><th></th><th>The thesis</th><th>Measured</th></tr>"

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from penstock.core.errors import ConfigError
 from penstock.lab.experiments import Experiment
-from penstock.lab.measures import Point
+from penstock.lab.measures import Point, Trial
 from penstock.lab.plots import draw, need_matplotlib
 from penstock.lab.points import Points
 from penstock.lab.progress import Quiet, Watcher
-from penstock.lab.setups import Setup
 from penstock.lab.verdicts import Verdict
 
 POINTS = "points"
@@ -72,8 +71,8 @@ class Lab:
         verdict.write(folder / "verdict.json")
         return verdict
 
-    def _take(self, setup: Setup, scale: float, seed: int, watcher: Watcher) -> Point:
+    def _take(self, setup: Trial, scale: float, seed: int, watcher: Watcher) -> Point:
         if self._points.known(setup, scale, seed):
             return self._points.take(setup, scale, seed)
-        watch = watcher.begin(f"{setup}, seed {seed}", setup.workload.span)
+        watch = watcher.begin(f"{setup}, seed {seed}", setup.span)
         return self._points.take(setup, scale, seed, watch)

@@ -21,11 +21,24 @@ import pyarrow as pa
 
 from penstock.core.errors import ConfigError
 from penstock.core.within import windows
+from penstock.lab.measures import Point, measure
 from penstock.lab.simulation import Machine, Pace, Recording, Watch, simulate
 from penstock.operators.window_join.config import WindowJoin
 from penstock.operators.window_join.methods import AhEwj, Ewj, Rpwj, method_name
 from penstock.storage.simulated import CpuModel, DiskModel
 from penstock.workloads.traces import KEYS, Composite
+
+CODE = (
+    "core",
+    "kernels",
+    "operators/window_join",
+    "storage",
+    "workloads",
+    "lab/simulation.py",
+    "lab/setups.py",
+    "lab/measures.py",
+)
+"""What the numbers of a setup depend on."""
 
 Method = Ewj | AhEwj | Rpwj
 """A join method with its parameters at full size; `memory`, `page`, `row` and `chunk` must be given."""
@@ -96,6 +109,25 @@ class Setup:
         sizes = (self.method.memory, self.method.page, self.method.row, self.method.chunk)
         if None in sizes:
             raise ConfigError(f"memory, page, row, chunk = {sizes}: an experiment says how large all of them are.")
+
+    @property
+    def stem(self) -> str:
+        """Method, rate and burstiness."""
+        return f"{type(self.method).__name__.lower()}-{self.workload.rate:g}-b{self.workload.bias:g}"
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """What joins, generates and measures."""
+        return CODE
+
+    @property
+    def span(self) -> float:
+        """That of the workload."""
+        return self.workload.span
+
+    def point(self, scale: float, seed: int, watch: Watch = lambda _: None) -> Point:
+        """Simulate and measure it."""
+        return measure(self.run(scale, seed, watch), self, scale)
 
     def run(self, scale: float, seed: int, watch: Watch = lambda _: None) -> Recording:
         """Simulate it."""

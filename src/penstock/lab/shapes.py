@@ -25,6 +25,27 @@ def at_most(series: str, measure: Measure, xs: Sequence[float], limit: float) ->
     return test
 
 
+def at_least(series: str, measure: Measure, xs: Sequence[float], limit: float) -> Test:
+    """No less than `limit` at each of `xs`."""
+
+    def test(table: Table) -> Finding:
+        measured = _numbers(table.curve(series, measure), xs)
+        return Finding(all(value >= limit for value in measured.values()), measured)
+
+    return test
+
+
+def within_points(series: str, measure: Measure, values: Sequence[float], points: float) -> Test:
+    """At each x, no further than so many points from the value given for it."""
+
+    def test(table: Table) -> Finding:
+        curve = table.curve(series, measure)
+        off = np.abs(curve.mean - np.array(values))
+        return Finding(bool((off <= points).all()), _numbers(curve, list(curve.x)))
+
+    return test
+
+
 def about(series: str, measure: Measure, x: float, value: float, factor: float = 1.5) -> Test:
     """`value` at x, but for a factor: half as much again, or two thirds, is still about."""
 
@@ -128,6 +149,28 @@ def below(series: str, other: str, measure: Measure, factor: float = 1.0) -> Tes
     return test
 
 
+def alike(series: str, other: str, measure: Measure, factor: float) -> Test:
+    """At every x the same, but for a factor either way."""
+
+    def test(table: Table) -> Finding:
+        parts = table.curve(series, measure).mean / table.curve(other, measure).mean
+        least, most = float(parts.min()), float(parts.max())
+        return Finding(1 / factor <= least and most <= factor, {"least part": least, "most": most})
+
+    return test
+
+
+def part_falls(series: str, other: str, measure: Measure) -> Test:
+    """The part it is of the other is less at the last x than at the first."""
+
+    def test(table: Table) -> Finding:
+        parts = table.curve(series, measure).mean / table.curve(other, measure).mean
+        first, last = float(parts[0]), float(parts[-1])
+        return Finding(last < first, {"part at first": first, "at last": last})
+
+    return test
+
+
 def small_beside(series: str, part: Measure, whole: Measure, limit: float = 0.1) -> Test:
     """At every x, `part` is at most a tenth of `whole`."""
 
@@ -198,6 +241,72 @@ def wavers(label: str, measure: Measure, times: int = 4) -> Test:
         return Finding(crossings >= times, {"crossings of the mean": crossings, "most": float(values.max())})
 
     return test
+
+
+def gap_grows(series: str, other: str, measure: Measure, factor: float = 1.5) -> Test:
+    """The other is above, and at the end by `factor` times as much as at the beginning or more."""
+
+    def test(table: Table) -> Finding:
+        curve = table.curve(series, measure)
+        gaps = table.curve(other, measure).mean - curve.mean
+        first, last = float(gaps[0]), float(gaps[-1])
+        named = {f"gap at {curve.x[0]:g}": first, f"at {curve.x[-1]:g}": last}
+        return Finding(bool((gaps >= 0).all()) and last > factor * max(first, 0) and last > 0, named)
+
+    return test
+
+
+def grows_less(series: str, other: str, measure: Measure, part: float = 0.5) -> Test:
+    """From the first x to the last, it grows by at most `part` of what the other grows by."""
+
+    def test(table: Table) -> Finding:
+        means = {label: table.curve(label, measure).mean for label in (series, other)}
+        growth = {f"growth of {label}": float(mean[-1] - mean[0]) for label, mean in means.items()}
+        mine, theirs = growth.values()
+        return Finding(theirs > 0 and mine <= part * theirs, growth)
+
+    return test
+
+
+def cells(measure: Measure, least: float, most: float, limit: float = 1.0) -> Test:
+    """Over all series and x, the share of the values that are below `limit` is between `least` and `most`."""
+
+    def test(table: Table) -> Finding:
+        values = np.concatenate([curve.mean for (_, name), curve in table.curves.items() if name == measure.name])
+        share = float((values < limit).mean())
+        return Finding(least <= share <= most, {f"share below {limit:g}": share, "best": float(values.min())})
+
+    return test
+
+
+def in_band(label: str, measure: Measure, width: float) -> Test:
+    """Over time, a line with a band about it: no further apart than `width`, and as wide late as early."""
+
+    def test(table: Table) -> Finding:
+        curve = table.curve(label, measure)
+        off = curve.mean - np.polyval(np.polyfit(curve.x, curve.mean, 1), curve.x)
+        widths = [float(np.ptp(half)) for half in np.array_split(off, 2)]
+        measured = {"width of the first half": widths[0], "of the second": widths[1]}
+        return Finding(max(widths) <= 1.05 * width and min(widths) >= 0.5 * width, measured)
+
+    return test
+
+
+def in_blocks(label: str, measure: Measure, size: float) -> Test:
+    """Over time, blocks of `size` one after the other, and no order within them."""
+
+    def test(table: Table) -> Finding:
+        values = table.curve(label, measure).mean
+        blocks = values // size
+        inside = [np.corrcoef(np.arange(some.size), some)[0, 1] for some in _split(values, blocks) if some.size > 9]
+        measured = {"blocks": float(np.unique(blocks).size), "mean correlation inside": float(np.mean(inside))}
+        return Finding(bool((np.diff(blocks) >= 0).all()) and abs(measured["mean correlation inside"]) < 0.2, measured)
+
+    return test
+
+
+def _split(values: Seconds, by: Seconds) -> list[Seconds]:
+    return np.split(values, np.flatnonzero(np.diff(by)) + 1)
 
 
 def _numbers(curve: Curve, xs: Sequence[float]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from penstock.lab.experiments import Experiment, Table
+from penstock.lab.experiments import Experiment, Table, caption
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Verdict:
         return cls(**record, outcomes=tuple(Outcome(**each) for each in outcomes))
 
     def __str__(self) -> str:
-        lines = [f"Fig {self.id}  {self.title}: {self.word} (scale 1/{1 / self.scale:g}, {_seeds(self.seeds)})"]
+        lines = [f"{caption(self.id)}  {self.title}: {self.word} (scale 1/{1 / self.scale:g}, {_seeds(self.seeds)})"]
         lines += [f"  {'yes' if each.passed else 'NO ':3} {each.says}  {each.numbers}" for each in self.outcomes]
         return "\n".join(lines if not self.remark else [*lines, f"      {self.remark}"])
 

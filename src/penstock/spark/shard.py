@@ -289,9 +289,13 @@ def _given(rows: list[tuple[int, pa.RecordBatch]], state: State) -> Arrivals:
 
 def _whole(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     """A table from Spark as one batch in the columns of a port; its hashes are signed there."""
-    chunks = [column.combine_chunks() for column in table.columns]
+    chunks = [_chunk(column) for column in table.columns]
     cast = [chunks[0].view(pa.uint64()), *(c.cast(f.type) for c, f in zip(chunks[1:], list(schema)[1:], strict=True))]
     return pa.RecordBatch.from_arrays(cast, schema=schema)
+
+
+def _chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks else pa.array([], column.type)
 
 
 def packed(state: State) -> bytes:

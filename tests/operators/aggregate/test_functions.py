@@ -39,7 +39,7 @@ def of(function: Function, values: pa.Array, starts: list[int] | None = None) ->
     return function.lower(function.lift(values, times, cuts), values.type).to_pylist()
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=repr)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: type(function).__name__)
 @given(data=st.data())
 @examples(0.02)
 def test_partials_give_the_same_however_rows_are_divided(function, data):
@@ -73,14 +73,14 @@ def test_partials_give_the_same_however_rows_are_divided(function, data):
         (pk.stddev("x", of="population"), pa.array([5.0]), 0.0, pa.float64()),
         (pk.last("x"), pa.array(["a", "b", None]), "b", pa.string()),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_types_and_nulls_are_those_of_spark(function, values, expected, kind):
     assert of(function, values) == [expected]
     assert function.result(values.type) == (kind or values.type)
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=repr)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: type(function).__name__)
 def test_of_no_value_a_count_is_zero_and_everything_else_null(function):
     nothing = of(function, pa.array([None, None], pa.float64()))
     assert nothing == ([2] if function == pk.count() else [0] if function == pk.count("x") else [None])
