@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -22,3 +23,10 @@ def test_examples_run(page: Path):
 def test_pictures_and_pages_that_are_linked_are_there(page: Path):
     linked = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
     assert [name for name in linked if not (page.parent / name).exists()] == []
+
+
+def test_every_kind_of_window_has_its_picture():
+    folder = DOCS[0].parent / "windows"
+    script = runpy.run_path(str(folder / "draw.py"))
+    assert {picture.name for picture in script["PICTURES"]} == {path.stem for path in folder.glob("*.png")}
+    assert all(script["results"](picture) for picture in script["PICTURES"])
