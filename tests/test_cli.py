@@ -337,7 +337,7 @@ class TestLab:
             "Exact window joins",
             "  3.4   EWJ: buffered tuples over time, rates that it keeps up with",
         ]
-        assert lines[26:28] == ["Window queries", "  window-6-8    Disorder in a band"]
+        assert lines[25:27] == ["Window queries", "  window-6-8    Disorder in a band"]
 
     def test_a_figure_that_comes_out(self, tiny, tmp_path, capsys):
         assert cli.main(["lab", "run", "fig-9.1", "--out", str(tmp_path)]) == 0

@@ -26,7 +26,6 @@ HELD = Measure("held", "most tuples held", "tuples")
 LATENCY = Measure("latency", "median latency of results", "s")
 
 _FLOWS, _HOSTS = 20_000, 4_096
-_TICK = SECOND // 4
 _REPLIES = ("C", "D", "Main2")
 """The links that see replies to what the others see."""
 
@@ -41,6 +40,7 @@ class Joining(Counted):
     method: Literal["oa", "opob", "opib"]
     n: float = 1
     rate: float = 4_000
+    tick: float = 0.25
 
     def point(self, scale: float, seed: int, watch: Watch) -> Point:
         """Rows and results held at once, and how long after both its rows a result comes out."""
@@ -56,7 +56,7 @@ class Joining(Counted):
             on, windows(f"{self.n:g} s", f"{self.n:g} s"), unit="microseconds", method=self.method, suffix="_2"
         )
         fed, most, late = Fed(join, *(RowType(PACKETS, keys, "ts") for keys in zip(*on, strict=True))), 0, []
-        for moment, arrivals in _ticks(links, [0, 0]):
+        for moment, arrivals in _ticks(links, [0, 0], round(self.tick * SECOND)):
             results = [fed.rows(rows, port) for port, rows in enumerate(arrivals)]
             most = max(most, fed.held("rows"))
             if moment % SECOND == 0:
@@ -113,7 +113,7 @@ class Skewed(Counted):
         return f"query {self.query}, {self.kind}, skew {self.skew:g} s"
 
 
-def _ticks(links: list[pa.Table], late: list[int], tick: int = _TICK) -> Iterator[tuple[int, list[pa.Table]]]:
+def _ticks(links: list[pa.Table], late: list[int], tick: int) -> Iterator[tuple[int, list[pa.Table]]]:
     """Moments, and what has arrived on each link since the one before."""
     arrivals = [as_times(link.column("ts")).to_numpy() + by for link, by in zip(links, late, strict=True)]
     end = max(int(each[-1]) for each in arrivals if each.size)

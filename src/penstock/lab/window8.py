@@ -153,6 +153,8 @@ EXPERIMENTS = (
         ),
         scale=1 / 500,
         streams="four links of 10,000 packets/s, one of each union late, joined on the reversed 4-tuple, tumbling 10 s",
+        remark="In tuples OOP holds 1 to 6 % less. The thesis has more bytes for as many tuples, a matter of its data "
+        "structures, which no count of tuples shows.",
     ),
     Experiment(
         id="window-8-10",
