@@ -79,10 +79,11 @@ def main(quick: bool) -> dict[str, object]:
             large = generate(Path(directory) / "large", LARGE_BATCH_ROWS, 4)
             for name, engine in {"penstock": penstock, "floor": floor, "spark-rocksdb": spark_rocksdb}.items():
                 keep(results, f"{name}@1M", engine(large, Job(MAIN), 3 * PATIENCE))
-    base.print_table(results, {})
     summary = summarise(results)
-    print(json.dumps(summary))
-    return summary
+    print_table(results, summary["ratio"])
+    whole: dict[str, object] = {"bench": "sliding-window", **summary}
+    print(json.dumps(whole))
+    return whole
 
 
 def warm_up(workload: base.Workload) -> None:
@@ -92,7 +93,7 @@ def warm_up(workload: base.Workload) -> None:
 
 def run_all(workload: base.Workload, quick: bool, results: dict[str, base.Result], turn: int) -> None:
     """Every engine at its jobs, every other turn in reverse; the better of an engine's runs counts."""
-    jobs: list[tuple[str, Engine, Job]] = [("penstock", penstock, Job(ratio)) for ratio in RATIOS]
+    jobs: list[tuple[str, Engine, Job]] = [("penstock", penstock, Job(ratio)) for ratio in reversed(RATIOS)]
     jobs += [("penstock", penstock, Job(MAIN, median=True)), ("floor", floor, Job(MAIN))]
     jobs += [("spark-rocksdb", spark_rocksdb, Job(ratio)) for ratio in RATIOS if not quick or ratio != 12]
     jobs += [("spark-panes", spark_panes, Job(MAIN))]
@@ -208,7 +209,16 @@ def floor(workload: base.Workload, job: Job, patience: float | None) -> base.Res
         return base.timed(workload, query, 0, 0)
 
 
-def summarise(results: Mapping[str, base.Result]) -> dict[str, object]:
+def print_table(results: Mapping[str, base.Result], ratio: Mapping[str, float]) -> None:
+    rows = [("engine @ range / slide", "rows/s", "warm batch, s", "penstock ÷ it")]
+    for name, result in results.items():
+        batch = "–" if result.batch_seconds is None else f"{result.batch_seconds:.2f}"
+        shown = name if "@" in name else f"{name} @ {MAIN}"
+        rows.append((shown, f"{result.rows_per_second:,.0f}", batch, f"{ratio[name]:.2f}" if name in ratio else ""))
+    base.print_plain(rows)
+
+
+def summarise(results: Mapping[str, base.Result]) -> dict[str, dict[str, float]]:
     """Rates, and penstock's at the same job as a multiple of each."""
     rates = {name: round(result.rows_per_second) for name, result in results.items()}
     ratio = {}
@@ -216,7 +226,7 @@ def summarise(results: Mapping[str, base.Result]) -> dict[str, object]:
         engine, at, job = name.partition("@")
         if engine != "penstock":
             ratio[name] = round(rates["penstock" + at + job] / rate, 2)
-    return {"bench": "sliding-window", "rows_per_second": rates, "ratio": ratio}
+    return {"rows_per_second": rates, "ratio": ratio}
 
 
 if __name__ == "__main__":
