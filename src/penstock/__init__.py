@@ -33,6 +33,7 @@ from penstock.core.progress import blocks, bounded_delay, bounded_tuples, ordere
 from penstock.core.windows import landmark, rows, session, slide_by_tuple, sliding
 from penstock.core.within import band, tumbling, windows
 from penstock.local.flow import LocalFlow
+from penstock.operators.aggregate.config import early
 from penstock.operators.aggregate.functions import UserDefined
 from penstock.operators.aggregate.spellings import (
     approx_count_distinct,
@@ -89,6 +90,7 @@ __all__ = [
     "collect_set",
     "count",
     "count_distinct",
+    "early",
     "first",
     "heavy_hitters",
     "landmark",

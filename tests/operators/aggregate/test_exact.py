@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.core.errors import ConfigError
 from penstock.core.windows import sliding
+from penstock.operators.aggregate.config import early
 from penstock.operators.aggregate.methods import AdaptWid
 from penstock.operators.aggregate.paned import PanedAggregation
 from tests.aggregates import (
@@ -148,20 +150,44 @@ def test_f15_eager_and_lazy_groups_equal_their_definition(case, method):
     check(replace(case, method=method, memory=max(60_000, case.memory)))
 
 
-@given(cases(methods=["paned"], names=[*BOUNDED, *HOLISTIC]))
+@given(cases(methods=["paned"], names=[*BOUNDED, *HOLISTIC]), st.sampled_from(["update", early(3)]))
 @examples(0.06)
-def test_the_last_update_of_a_window_is_its_result(case):
-    case = replace(case, emit="update")
+def test_windows_that_come_out_early_come_out_once_as_final(case, emit):
+    case = replace(case, emit=emit)
     aggregation = run(case)
-    latest = {}
-    for out in aggregation.out:
-        for result in plain_rows([out]):
-            latest[result[: len(case.by) + 2]] = result
-    assert Counter(latest.values()) == case.expected()
+    results = [result for out in aggregation.out for result in plain_rows([out])]
+    assert Counter(result[:-1] for result in results if result[-1] == "final") == case.expected()
+    assert {result[-1] for result in results} <= {"final", "update" if emit == "update" else "early"}
     assert aggregation.held == 0
 
 
 def test_an_epoch_puts_out_only_what_it_changed():
     events = [Arrive([row(1), row(1, k=2)]), EpochEnd(1), Arrive([row(2)]), EpochEnd(1), EpochEnd(1), Advance(5)]
     aggregation = run(Case(sliding(5), ("rows.x",), events, emit="update"))
-    assert sorted(aggregation.results) == [(1, 0, 5, 1), (1, 0, 5, 2), (2, 0, 5, 1)]
+    updates = sorted(result[:-1] for result in aggregation.results if result[-1] == "update")
+    assert updates == [(1, 0, 5, 1), (1, 0, 5, 2), (2, 0, 5, 1)]
+    assert sorted(result[:-1] for result in aggregation.results if result[-1] == "final") == [
+        (1, 0, 5, 2),
+        (2, 0, 5, 1),
+    ]
+
+
+def test_open_windows_are_shown_each_time_that_event_time_passes_a_multiple_of_every():
+    events = [
+        Arrive([row(1)]),
+        Advance(2),
+        EpochEnd(1),
+        Arrive([row(6)]),
+        Advance(6),
+        EpochEnd(1),
+        Advance(7),
+        EpochEnd(1),
+    ]
+    aggregation = run(Case(sliding(20), ("rows.x",), [*events, Advance(11), EpochEnd(1)], emit=early(5)))
+    shown = {result[:-1]: times for result, times in aggregation.results.items() if result[-1] == "early"}
+    assert shown == {(1, 0, 20, 1): 1, (1, 0, 20, 2): 2}
+
+
+def test_results_may_not_be_shown_never():
+    with pytest.raises(ConfigError, match=r"^early\(every=0\) never comes\. Write how often to look, like '1 min'\.$"):
+        early(0)

@@ -31,7 +31,7 @@ def logic_of(
     meter: Meter | None,
 ) -> Logic:
     """The logic of a config."""
-    if config.emit == "update":
+    if config.emit != "final":
         return UpdatingAggregation(config, inputs, store, budget, state, meter)
     if isinstance(config.window, PartitionedWindow):
         return PartitionedAggregation(config, inputs, store, budget, state, meter)

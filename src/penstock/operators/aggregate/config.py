@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.budget import Budget
-from penstock.core.durations import TimeUnit
+from penstock.core.durations import Duration, DurationLike, TimeUnit
 from penstock.core.errors import ConfigError, WindowError
 from penstock.core.meter import Meter
 from penstock.core.operator import Logic, State
@@ -37,8 +37,36 @@ from penstock.operators.aggregate.methods import AdaptWid, Buffering
 Method = Literal["auto", "wid", "paned", "differential", "adapt"]
 """How sliding windows are computed: each by itself, from panes, by what enters and leaves, per group as it pays."""
 
-Emit = Literal["final", "update"]
-"""When results come out: once, when their window is complete; or at the end of every epoch that changed them."""
+
+@dataclass(frozen=True, slots=True)
+class Early:
+    """Results of open windows come out as they stand, every so much of event time, and once more when complete.
+
+    >>> early("1 min").every.amount
+    60000000
+    """
+
+    every: Duration
+
+
+def early(every: DurationLike) -> Early:
+    """Ask for the results of open windows every so often: ``agg(…, emit=pk.early("1 min"))``.
+
+    >>> print(early("1 min").every)
+    1 min
+    """
+    length = Duration.of(every, "every")
+    if length.amount <= 0:
+        raise ConfigError(f"early(every={length}) never comes. Write how often to look, like '1 min'.")
+    return Early(length)
+
+
+Emit = Literal["final", "update"] | Early
+"""When results come out: once, when their window is complete; and before, at the end of every epoch that changed them,
+or every so much of event time. `EMITTED` says which."""
+
+EMITTED = "emitted"
+"""The column that says 'update' or 'early' of open windows and 'final' of complete ones; only if not all are final."""
 
 WithParameters = AdaptWid | Buffering
 """Methods with parameters."""
@@ -111,18 +139,21 @@ class WindowAggregate:
         if not self.aggregates:
             raise ConfigError("agg() asks for no aggregate. Write at least one, as agg(n=count()).")
         names = [*self.by, self.start, self.end, *(name for name, _ in self.aggregates)]
+        names += [EMITTED] if self.emit != "final" else []
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ConfigError(f"The results would have two columns {twice!r}. Give one of them another name.")
         if not isinstance(self.method, WithParameters) and self.method not in get_args(Method):
             raise ConfigError(f"method={self.method!r} is not one of {', '.join(get_args(Method))}.")
-        if self.emit not in get_args(Emit):
-            raise ConfigError(f"emit={self.emit!r} is not one of {', '.join(get_args(Emit))}.")
-        if self.emit == "update" and not (isinstance(self.window, Sliding) and self.method in ("auto", "paned")):
+        if not isinstance(self.emit, Early) and self.emit not in ("final", "update"):
+            raise ConfigError(f"emit={self.emit!r} is not one of final, update. Or write emit=pk.early('1 min').")
+        if self.emit != "final" and not (isinstance(self.window, Sliding) and self.method in ("auto", "paned")):
             raise ConfigError(
-                f"emit='update' is to be had for sliding windows by panes, not for {self.window} with "
+                f"emit={self.emit!r} is to be had for sliding windows by panes, not for {self.window} with "
                 f"method={self.method!r}. Write emit='final'."
             )
+        if isinstance(self.emit, Early):
+            self.emit.every.on(self.unit, "every")
         if self.method != "auto" and not isinstance(self.window, Sliding | TupleWindow):
             raise ConfigError(
                 f"method={self.method!r} is a way to compute sliding windows, but the window is {self.window}. "
@@ -171,7 +202,7 @@ class WindowAggregate:
         for name, function in self.aggregates:
             kind = rows.columns.field(function.column).type if function.column is not None else pa.null()
             fields.append((name, function.result(kind)))
-        return pa.schema(fields)
+        return pa.schema([*fields, (EMITTED, pa.string())] if self.emit != "final" else fields)
 
     def axis(self, inputs: tuple[RowType, ...]) -> pa.DataType:
         """The type of window ends: that of the time column, or a long for row numbers."""

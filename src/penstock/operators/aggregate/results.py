@@ -56,6 +56,8 @@ class Results:
         self._lanes = lanes
         self._budget = budget
         self._kinds = inputs[0].columns
+        self.emitted = "final"
+        """What the column that says so says of results that come out now."""
 
     def close(self, first: Wid, after: Wid, read: Reading, ends: Ends) -> Iterator[Out]:
         """The results of the windows from `first` until before `after`.
@@ -125,6 +127,8 @@ class Results:
             else:
                 part = parts[name]
                 columns.append(part.function.lower(partial_columns(part, main), part.kind))
+        if self._config.emit != "final":
+            columns.append(pa.array(np.repeat(self.emitted, main.num_rows), pa.string()))
         cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, self._schema, strict=True)]
         return pa.RecordBatch.from_arrays(cast, schema=self._schema)
 
