@@ -509,3 +509,13 @@ def test_a_time_that_does_not_fit_its_column_is_not_a_crash_in_mid_flow():
     except (ConfigError, DurationError):
         return
     flow.run()
+
+
+def test_windows_that_slide_by_tuple_go_on_from_epoch_to_epoch():
+    flow = pk.LocalFlow()
+    tables = [pa.table({"t": [time, time + 1]}) for time in (0, 10, 20)]
+    out = flow.source(tables, time="t", progress=pk.ordered()).window(pk.slide_by_tuple(12)).agg(n=pk.count())
+    rows = out.to_memory()
+    flow.run()
+    ends = rows.table().sort_by("window_end").select(["window_end", "n"]).to_pylist()
+    assert [(row["window_end"] - 1, row["n"]) for row in ends] == [(0, 1), (1, 2), (10, 3), (11, 4), (20, 3), (21, 4)]

@@ -1,4 +1,5 @@
-"""A flow as a program of its own, for tests that kill it: a left join of two folders, into Parquet, to its end.
+"""A flow as a program of its own, for tests that kill it: a left join of two folders, and sliding windows
+over the left one, into Parquet, to its end.
 
     python -m tests.spark.job FOLDER [--master URL] [--shards N] [--method NAME]
 
@@ -44,6 +45,8 @@ def main(folder: Path, master: str, shards: int | None, method: str) -> None:
     )
     joined = left.join(right, on="k", within=pk.band(30, 30), how="left", method=METHODS[method])
     joined.to_parquet(str(folder / "out"))
+    windows = left.window(range=50, slide=20).by("k").agg(n=pk.count(), most=pk.max("id"))
+    windows.to_parquet(str(folder / "windows"))
     log = logging.getLogger("penstock")
     log.setLevel("INFO")
     log.addHandler(_Tell())

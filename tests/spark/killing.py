@@ -54,6 +54,20 @@ class Streams:
         """The join of everything there is."""
         return oracle.window_join(*self._rows, near=oracle.band(-30, 30), how="left")
 
+    def expected_windows(self) -> Counter[tuple]:
+        """The windows of everything on the left: (key, end, count, largest id)."""
+        held: dict[tuple[Any, int], list[int]] = {}
+        for row in self._rows[0]:
+            for end in range(row["t"] // 20 * 20 + 20, row["t"] + 51, 20):
+                held.setdefault((row["k"], end), []).append(row["id"])
+        return Counter((k, end, len(ids), max(ids)) for (k, end), ids in held.items())
+
+
+def windows(folder: Path) -> Counter[tuple]:
+    """The windows that came out."""
+    query = f"SELECT k, window_end, n, most FROM '{folder}/windows/epoch=*/*.parquet'"
+    return Counter(duckdb.sql(query).fetchall())
+
 
 def results(folder: Path) -> Counter[tuple]:
     """What came out, as (left id, right id)."""

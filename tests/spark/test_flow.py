@@ -196,7 +196,7 @@ def test_late_rows_of_different_types_under_one_name_come_out_as_text(spark, flo
         (pa.struct({"a": pa.int32(), "b": pa.string()}), lambda n: {"a": n % 2, "b": None if n % 3 == 0 else "x"}),
         (pa.list_(pa.int64()), lambda n: list(range(n % 3))),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, pa.DataType) else "",
 )
 def test_keys_of_every_type_that_spark_can_compare(spark, tmp_path, feed, kind, value):
     ids = list(range(6))

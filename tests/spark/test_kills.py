@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.spark.killing import Job, Streams, results
+from tests.spark.killing import Job, Streams, results, windows
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -34,3 +34,4 @@ def test_twenty_kills_of_the_driver_change_nothing(tmp_path):
     assert last.wait_for("done", timeout=300), (tmp_path / "job.log").read_text()[-3000:]
     last.process.wait(60)
     assert results(tmp_path) == streams.expected()
+    assert windows(tmp_path) == streams.expected_windows()

@@ -16,6 +16,7 @@ from penstock.core.time import time_unit
 from penstock.flow.graph import JoinNode, Node, SourceNode, sources_of
 from penstock.flow.report import Report
 from penstock.flow.sinks import ParquetSink, Sink
+from penstock.flow.sql import build
 from penstock.flow.stream import Stream
 
 
@@ -77,6 +78,30 @@ class Flow(abc.ABC):
         node = SourceNode(columns=columns, time=time, unit=unit, name=label, progress=policy, data=data)
         self._sources.append(node)
         return Stream(self, node)
+
+    def sql(self, query: str, /, **streams: Stream) -> Stream:
+        """The results of a query in SQL: Spark's, with windows in brackets after an aggregate or a stream in FROM.
+
+        FROM names the flow's sources, and `streams`, which are any streams of this flow by the names given here. A
+        query is WHERE, GROUP BY, HAVING, UNION ALL of streams, and a join of two of them.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> packets = flow.source(pa.table({"ip": ["a", "b", "a"], "ts": [0, 4, 9]}), time="ts", name="packets")
+        >>> rows = flow.sql('''
+        ...     SELECT ip, window_end, count(*) AS n
+        ...     FROM packets [RANGE 10 SLIDE 5 WATTR ts]
+        ...     GROUP BY ip
+        ...     HAVING n > 1
+        ... ''').to_memory()
+        >>> _ = flow.run()
+        >>> rows.table().to_pylist()
+        [{'ip': 'a', 'window_end': 10, 'n': 2}]
+        """
+        for name, stream in streams.items():
+            if not isinstance(stream, Stream) or stream._flow is not self:
+                raise ConfigError(f"{name}={stream!r} is not a stream of this flow. Give one that flow.source(…) made.")
+        return build(query, {node.name: Stream(self, node) for node in self._sources} | streams)
 
     @abc.abstractmethod
     def start(self, trigger: str | None = None) -> Query:

@@ -1,10 +1,41 @@
-"""Queries in SQL as flows: what `penstock.sql.parse` reads, built from streams."""
+"""Queries in SQL as flows: what `penstock.sql.parse` reads, built from the methods of streams.
+
+FROM names streams; WHERE is `Stream.where` on them, or on pairs; a window clause, GROUP BY and the aggregates are
+`Stream.window(…).by(…).agg(…)`; HAVING is `Stream.where` on the results; the SELECT list is `Stream.select` on those.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from penstock.core.durations import Duration, TimeUnit
+from penstock.core.errors import ConfigError, SqlError
+from penstock.core.windows import Sliding
+from penstock.core.within import LEFT, RIGHT
+from penstock.flow.graph import JoinNode
+from penstock.flow.stream import Stream
 from penstock.operators.aggregate import spellings
 from penstock.operators.aggregate.config import AnyFunction
-from penstock.sql import Call
+from penstock.operators.window_join import JoinTime
+from penstock.sql import Call, Column, Query, Source, parse
+
+_STEPS: Mapping[TimeUnit, str | int] = {"microseconds": "1 us", "days": "1 day", "ticks": 1}
+"""The shortest windows there are."""
+
+_QUOTED = re.compile(r"'([^']+)'")
+
+
+def build(sql: str, streams: Mapping[str, Stream]) -> Stream:
+    """The stream of a query's results; what the streams cannot do is refused where the query asks for it."""
+    query = parse(sql)
+    try:
+        return _Building(sql, query, streams).results()
+    except SqlError:
+        raise
+    except ConfigError as error:
+        raise _at_first_of(sql, _QUOTED.findall(str(error)), str(error)) from error
 
 
 def function_of(call: Call) -> AnyFunction:
@@ -14,5 +45,169 @@ def function_of(call: Call) -> AnyFunction:
     Quantile(column='len', share=0.99)
     """
     given = () if call.column is None else (call.column,)
-    function: AnyFunction = getattr(spellings, call.function)(*given, *call.arguments)
+    try:
+        function: AnyFunction = getattr(spellings, call.function)(*given, *call.arguments)
+    except TypeError as error:
+        raise ConfigError(
+            f"{call.function} of {call.column!r} cannot be had with {list(call.arguments)}: {error}. "
+            f"Write what it needs after the column, as in quantile(len, 0.99)."
+        ) from error
     return function
+
+
+class _Building:
+    """A query over streams, part by part."""
+
+    def __init__(self, sql: str, query: Query, streams: Mapping[str, Stream]) -> None:
+        self._sql = sql
+        self._query = query
+        self._streams = streams
+
+    def results(self) -> Stream:
+        """All of it."""
+        query = self._query
+        _check_names(self._sql, query)
+        named: Callable[[str], str] = _as_written
+        if query.join is None:
+            rows = self._source(query.sources[0])
+            self._check_time(rows, query.time)
+            if query.where is not None:
+                rows = rows.where(query.where)
+        else:
+            rows = self._joined()
+            named = _unqualified(query, rows)
+        if query.aggregates:
+            rows = self._aggregated(rows, named)
+        if query.having is not None:
+            rows = rows.where(named(query.having))
+        return _selected(rows, query, named)
+
+    def _source(self, source: Source) -> Stream:
+        """One stream, or several united."""
+        first, *others = (self._stream(name) for name in source.streams)
+        return first.union(*others) if others else first
+
+    def _stream(self, name: str) -> Stream:
+        if name not in self._streams:
+            known = ", ".join(self._streams) or "none"
+            raise _at_first_of(
+                self._sql,
+                [f"FROM {name}", name],
+                f"There is no stream {name}. The sources of this flow are: {known}. "
+                f"Write one of these, or say which stream it is, as in flow.sql(query, {name}=stream).",
+            )
+        return self._streams[name]
+
+    def _joined(self) -> Stream:
+        join = self._query.join
+        assert join is not None
+        sides = []
+        for source in self._query.sources:
+            side = self._source(source)
+            self._check_time(side, source.time)
+            sides.append(side if source.where is None else side.where(source.where))
+        time = self._time_of_pairs(sides)
+        return sides[LEFT].join(sides[RIGHT], dict(join.on), join.within, join.how, join.pairs, time)
+
+    def _time_of_pairs(self, sides: list[Stream]) -> JoinTime | None:
+        """Which of a pair's times the window goes by; without a window, the one that is among the groups."""
+        query = self._query
+        times = [f"{source.alias}.{side._node.time}" for source, side in zip(query.sources, sides, strict=True)]
+        asked = [query.time] if query.time is not None else [name for name in query.groups if name in times]
+        if not asked:
+            return None
+        if asked[0] not in times:
+            raise _at_first_of(
+                self._sql,
+                [f"WATTR {asked[0]}", asked[0]],
+                f"A window over a join goes by the time of one of its streams. Write WATTR {' or WATTR '.join(times)}.",
+            )
+        return "left" if asked[0] == times[LEFT] else "right"
+
+    def _check_time(self, stream: Stream, asked: str | None) -> None:
+        """Refuse a windowing attribute that is not the stream's time: only bounds on that close windows."""
+        time = stream._node.time
+        if asked is None or asked.rpartition(".")[2] == time:
+            return
+        hint = (
+            f"Write WATTR {time}, or make {asked} the time= of the source."
+            if time is not None
+            else "Leave WATTR out: windows then go by the time that comes with the rows, though no column shows it."
+        )
+        raise _at_first_of(
+            self._sql,
+            [f"WATTR {asked}", f"RATTR {asked}", asked],
+            f"{asked} is not the event time of this stream, so nothing says when a window over it is complete. {hint}",
+        )
+
+    def _aggregated(self, rows: Stream, named: Callable[[str], str]) -> Stream:
+        query = self._query
+        calls = [replace(call, column=named(call.column) if call.column else None) for call in query.aggregates]
+        rows, calls = _computed(rows, calls)
+        # Without a window a group is complete once its time is: each moment is a window of its own.
+        step = Duration.of(_STEPS[rows._node.unit])
+        window = query.window if query.window is not None else Sliding(step, step)
+        windowed = rows.window(window).by(*map(named, query.groups))
+        return windowed._aggregated({call.name: function_of(call) for call in calls})
+
+
+def _computed(rows: Stream, calls: list[Call]) -> tuple[Stream, list[Call]]:
+    """Rows with what is aggregated as columns, and the calls of those columns."""
+    there = rows.columns.names
+    for call in calls:
+        if call.column is not None and call.column.isidentifier() and call.column not in there:
+            raise ConfigError.unknown_column(call.function, call.column, there)
+    names = {c.column: f"_argument{n}" for n, c in enumerate(calls) if c.column is not None and c.column not in there}
+    if not names:
+        return rows, calls
+    for expression in names:
+        rows.select(expression)
+    wide = rows.select("*", *(f"{expression} AS {name}" for expression, name in names.items()))
+    return wide, [replace(call, column=names.get(call.column or "", call.column)) for call in calls]
+
+
+def _selected(rows: Stream, query: Query, named: Callable[[str], str]) -> Stream:
+    shown = [_shown(item, named) for item in query.select]
+    return rows if shown == ["*"] else rows.select(*shown)
+
+
+def _shown(item: Column | Call, named: Callable[[str], str]) -> str:
+    written = item.name if isinstance(item, Call) else named(item.expression)
+    return written if written == item.name else f"{written} AS `{item.name}`"
+
+
+def _as_written(expression: str) -> str:
+    return expression
+
+
+def _unqualified(query: Query, joined: Stream) -> Callable[[str], str]:
+    """Expressions over a join, with the columns of its results instead of ``alias.column``."""
+    node = joined._node
+    assert isinstance(node, JoinNode)
+    sides = dict(zip((source.alias for source in query.sources), node.sides, strict=True))
+    qualified = re.compile(rf"'(?:[^'\\]|\\.)*'|\b({'|'.join(map(re.escape, sides))})\.(\w+)")
+
+    def column(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return found[0]
+        if found[2] not in sides[found[1]]:
+            raise ConfigError.unknown_column(found[1], found[2], sides[found[1]])
+        return sides[found[1]][found[2]]
+
+    return lambda expression: qualified.sub(column, expression)
+
+
+def _check_names(sql: str, query: Query) -> None:
+    names = [item.name for item in query.select]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise _at_first_of(sql, [twice], f"Two columns are called {twice}. Write AS and another name after one.")
+
+
+def _at_first_of(sql: str, words: list[str], message: str) -> SqlError:
+    """An error that points at the first of `words` that stands in the query, or at all of it."""
+    for word in words:
+        found = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", sql)
+        if found is not None:
+            return SqlError.at(sql, found.start(), found.end(), message)
+    return SqlError.at(sql, 0, len(sql), message)

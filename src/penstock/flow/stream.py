@@ -314,6 +314,18 @@ class Windowed:
         Columns: those of `by`, `window_start`, `window_end` (exclusive), and the aggregates under their names. The
         results leave once their window is complete; ``.where(…)`` on them is SQL's HAVING.
         """
+        return self._aggregated(aggregates, emit, method, name, start, end)
+
+    def _aggregated(
+        self,
+        aggregates: Mapping[str, AnyFunction],
+        emit: Emit = "final",
+        method: AggregateMethod = "auto",
+        name: str | None = None,
+        start: str = "window_start",
+        end: str = "window_end",
+    ) -> Stream:
+        """As `agg`, with any names for the aggregates."""
         stream = self._stream
         node = stream._node
         if not node.timed:

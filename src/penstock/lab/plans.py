@@ -7,9 +7,9 @@
 | join | OPIB-Join, whose results are in order | OA-Join |
 | windows | buffering: the first row past a window's end closes it | WID: a bound does |
 
-Both give the same rows. Users get the right-hand side; the other is here, beside the experiments that compare them,
-and not among the operators, because a plan at work needs a page store and the descriptions of queries, which
-operators do not know of.
+Both give the same rows. Both keep a partial for each open window and group, so that what differs is what order costs.
+Users get the right-hand side. The other is here, beside the experiments that compare them, and not among the operators,
+because a plan at work needs a page store and the descriptions of queries, which operators do not know of.
 """
 
 from __future__ import annotations
@@ -301,7 +301,5 @@ def _groups(pages: Iterable[Page], store: PageStore) -> int:
     hashes = np.concatenate([hashes_of(rows) for _, rows in batches])
     alive = numbers >= np.concatenate([np.full(page.rows, page.floor) for page, _ in batches])
     order = np.lexsort((hashes[alive], numbers[alive]))
-    if not order.size:
-        return 0
     numbers, hashes = numbers[alive][order], hashes[alive][order]
-    return 1 + int(np.count_nonzero((numbers[1:] != numbers[:-1]) | (hashes[1:] != hashes[:-1])))
+    return int(alive.any()) + int(np.count_nonzero((numbers[1:] != numbers[:-1]) | (hashes[1:] != hashes[:-1])))

@@ -161,7 +161,7 @@ class LocalQuery:
             node: [State()] * flow.shards for node in operators_needed(self._sinks)
         }
         operators = list(self._states)
-        self._ports: dict[OperatorNode, tuple[Time, ...]] = dict.fromkeys(operators, (TIME_MIN, TIME_MIN))
+        self._ports: dict[OperatorNode, tuple[Time, ...]] = {node: (TIME_MIN,) * len(node.inputs) for node in operators}
         self._pilots: dict[OperatorNode, Pilot] = {
             node: Pilot(node.config, _feeds(node, operators), flow.memory, flow.shards, here())
             for node in operators
@@ -313,6 +313,10 @@ class _Epoch:
         shards = self._logics(node, config, tally)
         batches: list[pa.RecordBatch] = []
         arrived = [0] * len(node.inputs)
+        # Bounds are the host's to remember: a logic that takes up its state learns from the first how far it had got.
+        for port, before in enumerate(self._query._ports[node]):
+            for logic in shards:
+                batches += [out.rows for out in logic.advance(port, before)]
         for port, part in enumerate(node.inputs):
             given = self.rows(part)
             arrived[port] = given.num_rows

@@ -9,11 +9,13 @@ from __future__ import annotations
 import time as clock
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
@@ -34,6 +36,7 @@ from penstock.flow.graph import (
 from penstock.flow.report import EpochReport, OperatorReport
 from penstock.flow.sinks import Sink, operators_needed
 from penstock.kernels.route import hash_range
+from penstock.operators.aggregate.lanes import Lane
 from penstock.planner import Pilot
 from penstock.planner.machine import here
 from penstock.spark.branches import (
@@ -51,11 +54,14 @@ from penstock.spark.branches import (
     where_pairs,
     with_time,
 )
-from penstock.spark.prelude import is_native, partials
+from penstock.spark.prelude import LATE, TOP, is_native, partials, partials_and_counts
 from penstock.spark.shard import Inlet, PortBounds, ShardTask, packed
 from penstock.spark.sinks import deliver
 from penstock.spark.types import col, long, shard_of, signed, time_as_long, time_from_long
 from penstock.storage.versioned import Checkpoint, Ledger, Plan, next_ledger, state_from_json
+
+_FEW = 50_000
+"""Partials that are aggregated where the driver is: more are worth a task on each core."""
 
 
 class Engine:
@@ -77,6 +83,8 @@ class Engine:
         joins = [node for node in self.operators if isinstance(node, JoinNode) and node.config.method == "auto"]
         self.pilots = {join.name: self._pilot(join) for join in joins}
         self._run_id = uuid.uuid4().hex[:8]
+        self.arrived: dict[str, int] = {}
+        """How many rows, or partials of rows, each operator took in the last epoch."""
         self._old: Ledger | None = None
 
     @property
@@ -170,6 +178,7 @@ class Engine:
             states[name] = tuple(state_from_json(record["state"]) for record in records)
             reports[name] = replace(_report(records, states[name]), method=node.method(work.config(node)))
             ports[name] = tuple(work.bound(part) for part in node.inputs)
+            self.arrived[name] = reports[name].rows_in
             if name in self.pilots:
                 left, right = (sum(record["rows_by_port"][port] for record in records) for port in (0, 1))
                 pages = (page for state in states[name] for page in state.pages)
@@ -224,23 +233,28 @@ class _EpochWork:
         self._layout: Layout = engine.layout
         self._uses = self._count_uses()
         self._results: dict[OperatorNode, DataFrame] = {}
-        self._partials: dict[AggregateNode, list[DataFrame]] = {}
+        self._partials: dict[OperatorNode, list[DataFrame]] = {}
+        self._few: dict[OperatorNode, dict[int, pa.Table]] = {}
         self._kept: list[DataFrame] = []
         self._tracks = plan.tracks
 
     def deliver(self, batch: DataFrame | None) -> dict[str, _Counted]:
         """Run every operator and hand every sink its rows; what each source showed comes back."""
+        teller = self._teller()
+        if teller is not None:
+            return self._deliver_one(teller, self._rows(batch))
         counts = Observation()
         rows = self._rows(batch).observe(counts, *self._counters())
-        ahead = [node for node in self._engine.operators if isinstance(node, AggregateNode)]
-        native = [node for node in ahead if self._is_native(node)]
-        if self._uses["batch"] > 1 or (len(native) < len(self._engine.operators) and ahead):
+        closing = [node for node in self._engine.operators if isinstance(node, AggregateNode)]
+        native = [node for node in closing if self._is_native(node)]
+        if self._uses["batch"] > 1 or (len(native) < len(self._engine.operators) and closing):
             rows = self._keep(rows)
         try:
-            if ahead:
-                self._look_ahead(rows, native)
-                self._follow(self._seen(counts.get))
-            self._deliver_results(rows)
+            with self._partitions(rows.sparkSession) if native else nullcontext():
+                if closing:
+                    self._look_ahead(rows, native)
+                    self._follow(self._seen(counts.get))
+                self._deliver_results(rows)
             seen = self._seen(counts.get)
             self._deliver_late(rows, seen)
         finally:
@@ -261,16 +275,66 @@ class _EpochWork:
         method = self._plan.methods.get(node.name)
         return node.config if method is None else replace(node.config, method=method)
 
+    @contextmanager
+    def _partitions(self, session: SparkSession) -> Iterator[None]:
+        """Aggregate natively into as many partitions as there are tasks to take them, not Spark's two hundred."""
+        name = "spark.sql.shuffle.partitions"
+        before = session.conf.get(name)
+        session.conf.set(name, str(self._engine.slots))
+        try:
+            yield
+        finally:
+            session.conf.set(name, str(before))
+
+    def _teller(self) -> AggregateNode | None:
+        """The one operator of a flow that sees all rows of its one source and takes few partials of them.
+
+        What is to be counted of the source is then counted with them: an observation of the rows costs half as much
+        again as the aggregation.
+        """
+        engine = self._engine
+        if len(engine.operators) != 1 or self._uses["batch"] != 1 or len(engine.sources) != 1:
+            return None
+        (node,) = engine.operators
+        few = engine.arrived.get(node.name, _FEW + 1) <= _FEW
+        if not few or not isinstance(node, AggregateNode) or not self._is_native(node):
+            return None
+        into, (source,) = self._layout.into(node), engine.sources
+        (lane, *more) = node.config.lanes(node.types)
+        looks_at = {*lane.groups, *(part.function.column for part in lane.parts)}
+        plain = len(into) == 1 and not into[0].edge.filtered and not isinstance(source.progress, Punctuated)
+        return node if plain and not more and into[0].node.time not in looks_at else None
+
+    def _deliver_one(self, node: AggregateNode, rows: DataFrame) -> dict[str, _Counted]:
+        """An epoch of a flow that does nothing but one aggregation."""
+        (source,), (branch,) = self._engine.sources, self._layout.into(node)
+        (lane,) = node.config.lanes(node.types)
+        inputs = {name: lane_name(place) for name, place in zip(branch.shipped, branch.lanes, strict=True)}
+        with self._partitions(rows.sparkSession):
+            ours = f"{TAG} = {branch.tag}"
+            table = partials_and_counts(node, lane, rows, inputs, ours, self._thresholds).toArrow()
+            seen = {source.name: _counted(table, lane)}
+            self._few[node] = {1: table.filter(pc.equal(table[LATE], 0)).drop_columns([LATE, TOP])}
+            self._follow(seen)
+            self._deliver_results(rows)
+        self._deliver_late(rows, seen)
+        return seen
+
     def _look_ahead(self, rows: DataFrame, native: Sequence[AggregateNode]) -> None:
         """See all of the epoch's rows before windows close, so that its own rows may close them.
 
-        Where Spark aggregates rows by pane itself, the partials are what is kept; else the rows are.
+        Where Spark aggregates rows by pane itself, the partials are what is kept, here if they are few; else the rows.
         """
         for node in native:
-            self._partials[node] = [self._keep(lane) for lane in self._lanes(node, rows)]
-        seen = [lane for lanes in self._partials.values() for lane in lanes] or [rows]
-        for lane in seen:
+            lanes = self._lanes(node, rows)
+            if self._engine.arrived.get(node.name, _FEW + 1) <= _FEW:
+                self._few[node] = {1 + place: lane.toArrow() for place, lane in enumerate(lanes)}
+            else:
+                self._partials[node] = [self._keep(lane) for lane in lanes]
+        for lane in (lane for lanes in self._partials.values() for lane in lanes):
             lane.write.format("noop").mode("append").save()
+        if not native:
+            rows.write.format("noop").mode("append").save()
 
     def _follow(self, seen: Mapping[str, _Counted]) -> None:
         """How far the sources are once this epoch's rows are in; a rerun sees the same rows and comes to the same."""
@@ -334,12 +398,21 @@ class _EpochWork:
 
     def _operate(self, node: OperatorNode, rows: DataFrame) -> DataFrame:
         if node not in self._results:
-            arriving = self._of_lanes(node) if node in self._partials else self._of_branches(node, rows)
-            results = self._shards(node, *arriving)
+            if node in self._few:
+                results = self._here(node)
+            elif node in self._partials:
+                results = self._shards(node, *self._of_lanes(node))
+            else:
+                results = self._shards(node, *self._of_branches(node, rows))
             if isinstance(node, JoinNode) and node.where is not None:
                 results = where_pairs(node, results, node.where)
             self._results[node] = self._keep(results) if self._uses[node.name] > 1 else results
         return self._results[node]
+
+    def _here(self, node: OperatorNode) -> DataFrame:
+        """All shards of an operator in this process: its few rows are here, and tasks would cost more than they do."""
+        results = self._task(node, [], roll_call=False).here(self._few[node])
+        return self._engine._spark.createDataFrame(results, self._engine.schemas.of(node))
 
     def _of_branches(self, node: OperatorNode, rows: DataFrame) -> tuple[DataFrame, list[Inlet]]:
         """The rows that enter an operator, and by which inlets."""
@@ -397,14 +470,20 @@ class _EpochWork:
 
     def _shards(self, node: OperatorNode, arriving: DataFrame, inlets: Sequence[Inlet]) -> DataFrame:
         """The operator at work: rows to their shards, Python in each."""
-        engine, plan = self._engine, self._plan
+        shards = self._plan.shards
         roll_call = self._shares_a_stage(node)
         if roll_call:
             arriving = arriving.union(self._roll_call(arriving))
+        task = self._task(node, inlets, roll_call)
+        routed = arriving.repartitionById(shards, sf.expr(shard_of(HASH, shards)))
+        return routed.mapInArrow(task, self._engine.schemas.of(node))
+
+    def _task(self, node: OperatorNode, inlets: Sequence[Inlet], roll_call: bool) -> ShardTask:
+        engine, plan = self._engine, self._plan
         inside = [types.inside for types in node.types]
         if isinstance(node, AggregateNode):
             inside += [lane.schema for lane in node.config.lanes(node.types)]
-        task = ShardTask(
+        return ShardTask(
             operator=node.name,
             config=self.config(node),
             types=node.types,
@@ -419,8 +498,6 @@ class _EpochWork:
             attempt=self.attempt,
             roll_call=roll_call,
         )
-        routed = arriving.repartitionById(plan.shards, sf.expr(shard_of(HASH, plan.shards)))
-        return routed.mapInArrow(task, engine.schemas.of(node))
 
     def _shares_a_stage(self, node: OperatorNode) -> bool:
         """Whether Spark may run an operator's tasks beside others in one stage: its results meet a union."""
@@ -524,6 +601,15 @@ class _EpochWork:
     def _keep(self, rows: DataFrame) -> DataFrame:
         self._kept.append(rows.persist())
         return rows
+
+
+def _counted(table: pa.Table, lane: Lane) -> _Counted:
+    """What partials say of the rows that they were made of."""
+    counts = table.column(lane.schema.field(lane.parts[0].first).name)
+    late = table.column(LATE)
+    rows, too_late, timeless = (int(pc.sum(counts.filter(pc.equal(late, why))).as_py() or 0) for why in (0, 1, 2))
+    top = pc.max(table.column(TOP)).as_py()
+    return _Counted(Seen(rows, TIME_MIN if top is None else int(top)), too_late, timeless)
 
 
 def _report(records: Sequence[Mapping[str, Any]], states: Sequence[State]) -> OperatorReport:

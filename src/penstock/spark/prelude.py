@@ -2,22 +2,27 @@
 
 Rows are aggregated by pane and group in the JVM; what is shuffled, and what Python sees, is one partial for each pane
 and group of an epoch. The partials are those that `Function.lift` would have made of the same rows.
+
+Expressions are SQL text: every call into the JVM costs as much as a thousand rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from penstock.core.rows import HASH, TIME
 from penstock.flow.graph import AggregateNode
 from penstock.operators.aggregate.config import Panes
-from penstock.operators.aggregate.functions import Count, Edge, Extreme, Function, Mean, Sum, Variance
+from penstock.operators.aggregate.functions import Count, Edge, Extreme, Mean, Sum, Variance
 from penstock.operators.aggregate.lanes import Lane
-from penstock.spark.branches import group_hash
-from penstock.spark.types import col, long, spark_type
+from penstock.spark.types import long, quoted, spark_type
+
+LATE, TOP = "__late", "__top"
+"""Beside partials that also count: why rows are late, and the latest time of any."""
 
 
 def is_native(node: AggregateNode) -> bool:
@@ -30,57 +35,98 @@ def is_native(node: AggregateNode) -> bool:
 
 def partials(node: AggregateNode, lane: Lane, rows: DataFrame) -> DataFrame:
     """One row for each pane, group and key of a lane, in the columns of its schema; `rows` have a time as a long."""
+    keys, made = _keys(node, lane), _made(lane)
+    grouped = rows.groupBy(*map(sf.expr, keys)).agg(*map(sf.expr, made))
+    return grouped.selectExpr(_placed(lane), *(quoted(name) for name in lane.schema.names[1:]))
+
+
+def partials_and_counts(
+    node: AggregateNode, lane: Lane, rows: DataFrame, inputs: Mapping[str, str], ours: str, bound: str
+) -> DataFrame:
+    """The same partials, and beside them what must be known of the rows to follow their source's progress.
+
+    `inputs` says in which column each of the aggregation's is, `ours` which rows count, `bound` below which they are
+    late, all in SQL. Rows that are late (1) or have no time (2) are partials by themselves; `__top` is the latest time.
+    """
+    session, view = rows.sparkSession, "__penstock_rows"
+    rows.createOrReplaceTempView(view)
+    keys, made = _keys(node, lane), _made(lane)
+    names = ", ".join(quoted(name) for name in lane.schema.names[1:])
+    grouping = ", ".join(str(place + 1) for place in range(len(keys) + 1))
+    late = f"CASE WHEN {TIME} >= {bound} THEN 0 WHEN {TIME} IS NULL THEN 2 ELSE 1 END"
+    # Late rows have no groups here: however many there are, they are one partial for each pane.
+    given = "".join(f", CASE WHEN {TIME} >= {bound} THEN {place} END AS {quoted(n)}" for n, place in inputs.items())
+    return session.sql(
+        f"SELECT {_placed(lane)}, {names}, {LATE}, {TOP} FROM ("
+        f"SELECT {', '.join(keys)}, {LATE}, {', '.join(made)}, max({TIME}) AS {TOP} FROM ("
+        f"SELECT {TIME}, {late} AS {LATE}{given} FROM {view} WHERE {ours}) GROUP BY {grouping})"
+    )
+
+
+def _keys(node: AggregateNode, lane: Lane) -> list[str]:
     panes = node.config.panes
     if panes is None:
         raise TypeError(node)
-    names = [field.name for field in lane.schema]
-    keys = [pane_start(panes).alias(TIME)]
-    keys += [col(name).alias(names[place]) for name, place in zip(lane.groups, lane.group_places, strict=True)]
-    keys += [col(name).alias(names[place]) for name, place in zip(lane.keys, lane.key_places, strict=True)]
-    made: list[Column] = []
+    names = [quoted(field.name) for field in lane.schema]
+    keys = [f"{pane_start(panes)} AS {TIME}"]
+    keys += [f"{quoted(name)} AS {names[place]}" for name, place in zip(lane.groups, lane.group_places, strict=True)]
+    keys += [f"{quoted(name)} AS {names[place]}" for name, place in zip(lane.keys, lane.key_places, strict=True)]
+    return keys
+
+
+def _made(lane: Lane) -> list[str]:
+    made: list[str] = []
     for part in lane.parts:
         fields = [lane.schema.field(place) for place in range(part.first, part.last)]
-        columns = _PARTIALS[type(part.function)](part.function)
-        made += [c.cast(spark_type(f.type)).alias(f.name) for c, f in zip(columns, fields, strict=True)]
-    grouped = rows.groupBy(*keys).agg(*made)
-    groups = [col(names[place]) for place in lane.group_places]
-    return grouped.select(group_hash(groups).alias(HASH), *map(col, names[1:]))
+        texts = _PARTIALS[type(part.function)](part.function)
+        made += [
+            f"CAST({text} AS {spark_type(field.type).simpleString()}) AS {quoted(field.name)}"
+            for text, field in zip(texts, fields, strict=True)
+        ]
+    return made
 
 
-def pane_start(panes: Panes) -> Column:
-    """The first moment of each row's pane."""
-    return sf.expr(f"{TIME} - pmod({TIME} - {long(panes.origin)}, {long(panes.size)})")
+def _placed(lane: Lane) -> str:
+    groups = ", ".join(quoted(lane.schema.field(place).name) for place in lane.group_places)
+    return f"xxhash64({groups}) AS {HASH}" if groups else f"0L AS {HASH}"
 
 
-def _count(function: Count) -> Sequence[Column]:
-    return [sf.count(sf.lit(1) if function.column is None else col(function.column))]
+def pane_start(panes: Panes) -> str:
+    """The first moment of each row's pane, as SQL.
+
+    >>> pane_start(Panes(size=60, origin=0, count=1, step=1))
+    '(__time - pmod(__time - 0L, 60L))'
+    """
+    return f"({TIME} - pmod({TIME} - {long(panes.origin)}, {long(panes.size)}))"
 
 
-def _sum(function: Sum | Mean) -> Sequence[Column]:
-    value = col(function.column)
-    return [sf.sum(value), sf.count(value)]
+def _count(function: Count) -> Sequence[str]:
+    return ["count(1)" if function.column is None else f"count({quoted(function.column)})"]
 
 
-def _extreme(function: Extreme) -> Sequence[Column]:
-    return [(sf.min if function.which == "min" else sf.max)(col(function.column))]
+def _sum(function: Sum | Mean) -> Sequence[str]:
+    value = quoted(function.column)
+    return [f"sum({value})", f"count({value})"]
 
 
-def _variance(function: Variance) -> Sequence[Column]:
-    value = col(function.column).cast("double")
-    count = sf.count(value)
-    return [count, sf.coalesce(sf.avg(value), sf.lit(0.0)), sf.coalesce(sf.var_pop(value) * count, sf.lit(0.0))]
+def _extreme(function: Extreme) -> Sequence[str]:
+    return [f"{function.which}({quoted(function.column)})"]
 
 
-def _edge(function: Edge) -> Sequence[Column]:
+def _variance(function: Variance) -> Sequence[str]:
+    value = f"CAST({quoted(function.column)} AS DOUBLE)"
+    return [f"count({value})", f"coalesce(avg({value}), 0D)", f"coalesce(var_pop({value}) * count({value}), 0D)"]
+
+
+def _edge(function: Edge) -> Sequence[str]:
     """The least of (time, value), or of (inverted time, value): of several at the same time the least value."""
-    value, time = col(function.column), col(TIME)
-    towards = time if function.which == "first" else sf.bitwise_not(time)
-    best = sf.min(sf.when(value.isNotNull(), sf.struct(towards.alias("towards"), value.alias("value"))))
-    found = best.getField("towards")
-    return [found if function.which == "first" else sf.bitwise_not(found), best.getField("value")]
+    value = quoted(function.column)
+    sign = "" if function.which == "first" else "~"
+    best = f"min(CASE WHEN {value} IS NOT NULL THEN struct({sign}{TIME} AS towards, {value} AS value) END)"
+    return [f"{sign}({best}.towards)", f"{best}.value"]
 
 
-_PARTIALS: dict[type, Callable[..., Sequence[Column]]] = {
+_PARTIALS: dict[type, Callable[[Any], Sequence[str]]] = {
     Count: _count,
     Sum: _sum,
     Mean: _sum,
@@ -88,8 +134,3 @@ _PARTIALS: dict[type, Callable[..., Sequence[Column]]] = {
     Variance: _variance,
     Edge: _edge,
 }
-
-
-def partial_functions() -> tuple[type[Function], ...]:
-    """The functions whose partials Spark can make."""
-    return tuple(_PARTIALS)

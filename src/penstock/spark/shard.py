@@ -11,8 +11,9 @@ import pickle
 import tempfile
 import time as clock
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -27,7 +28,7 @@ from penstock.core.meter import Tally
 from penstock.core.operator import Logic, Out, Quiet, State
 from penstock.core.pages import clip_page
 from penstock.core.progress import Policy
-from penstock.core.rows import RowType, times_of
+from penstock.core.rows import RowType, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.kernels.route import hash_range, shard_of
 from penstock.operators.window_join import WindowJoin
@@ -60,8 +61,8 @@ _M_MMAP_THRESHOLD = -3
 """glibc's name for the size from which an allocation is mapped on its own."""
 
 
-Arrivals = Callable[[Iterator[pa.RecordBatch], Budget, "_Work"], Iterator[tuple[int, pa.RecordBatch]]]
-"""Gives a task's batches port by port, in pieces."""
+Arrivals = Callable[[Budget, "_Work"], Iterator[tuple[int, pa.RecordBatch]]]
+"""Gives a task's rows port by port, in pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +113,29 @@ class ShardTask:
         """Run the shard."""
         _return_what_is_freed(self.share)
         shard, batches = self._called(batches) if self.roll_call else (TaskContext.get().partitionId(), batches)
+        yield from self._one(shard, lambda state: self._arrivals(state, batches))
+
+    def here(self, tables: Mapping[int, pa.Table]) -> pa.Table:
+        """Run all the shards in this process, over few rows that are here already, by port."""
+        batches = {port: _whole(table, self.inside[port]) for port, table in tables.items()}
+        places = {port: shard_of(hashes_of(rows), self.shards) for port, rows in batches.items()}
+        out: list[pa.RecordBatch] = []
+        for shard in range(self.shards):
+            mine = [
+                (port, rows.take(pa.array(np.flatnonzero(places[port] == shard)))) for port, rows in batches.items()
+            ]
+            out += self._one(shard, partial(_given, mine))
+        return pa.Table.from_batches(out, self.config.output(self.types))
+
+    def _one(self, shard: int, arrivals: Callable[[State], Arrivals]) -> Iterator[pa.RecordBatch]:
+        budget = Budget(self.share)
         checkpoint = Checkpoint(self.checkpoint)
         store = FilePages(checkpoint.pages(self.operator), prefix=f"{self.epoch:08d}-{shard:05d}")
-        budget = Budget(self.share)
         tally = Tally()
         state = self._state(shard, store)
         logic = self.config.logic(self.types, store, budget, state, tally)
         work = _Work(budget, len(self.inside))
-        yield from self._run(logic, self._arrivals(state)(batches, budget, work), work)
+        yield from self._run(logic, arrivals(state)(budget, work), work)
         begun = clock.perf_counter()
         _give_back()
         state = logic.state()
@@ -170,14 +186,13 @@ class ShardTask:
             yield from work.out(logic.advance(port, bounds.given(tops[port])))
         yield from work.out(logic.idle(Quiet(sum(work.rows_by_port))))
 
-    def _arrivals(self, state: State) -> Arrivals:
+    def _arrivals(self, state: State, batches: Iterator[pa.RecordBatch]) -> Arrivals:
         """In which order rows are processed: as they come, unless something is gained by having seen them all."""
-        if not isinstance(self.config, WindowJoin):
-            return self._streamed
-        if self.config.defers:
-            return self._spooled
-        large = sum(page.nbytes for page in state.pages) > _LARGE_STATE * self.share
-        return self._sorted if large else self._streamed
+        order = self._streamed
+        if isinstance(self.config, WindowJoin):
+            large = sum(page.nbytes for page in state.pages) > _LARGE_STATE * self.share
+            order = self._spooled if self.config.defers else self._sorted if large else self._streamed
+        return partial(order, batches)
 
     def _streamed(
         self, batches: Iterator[pa.RecordBatch], budget: Budget, work: _Work
@@ -257,6 +272,30 @@ class ShardTask:
         if len(self.inlets) == 1 and not self.roll_call:
             return rows
         return rows.take(pa.array(np.flatnonzero(batch.column(0).to_numpy() == inlet.tag)))
+
+
+def _given(rows: list[tuple[int, pa.RecordBatch]], state: State) -> Arrivals:
+    """Rows that are here, port by port."""
+
+    def given(budget: Budget, work: _Work) -> Iterator[tuple[int, pa.RecordBatch]]:
+        for port, batch in rows:
+            if batch.num_rows:
+                work.rows_in += batch.num_rows
+                with budget.hold(batch.nbytes, "rows in flight"):
+                    yield port, batch
+
+    return given
+
+
+def _whole(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    """A table from Spark as one batch in the columns of a port; its hashes are signed there."""
+    chunks = [_chunk(column) for column in table.columns]
+    cast = [chunks[0].view(pa.uint64()), *(c.cast(f.type) for c, f in zip(chunks[1:], list(schema)[1:], strict=True))]
+    return pa.RecordBatch.from_arrays(cast, schema=schema)
+
+
+def _chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks else pa.array([], column.type)
 
 
 def packed(state: State) -> bytes:

@@ -91,16 +91,21 @@ def signed(value: int) -> int:
 
 def any_null(columns: Sequence[str]) -> Column:
     """Whether any of the columns is null."""
-    condition = sf.col(_quoted(columns[0])).isNull()
+    condition = sf.col(quoted(columns[0])).isNull()
     for name in columns[1:]:
-        condition = condition | sf.col(_quoted(name)).isNull()
+        condition = condition | sf.col(quoted(name)).isNull()
     return condition
 
 
 def col(name: str) -> Column:
     """A column by its exact name, dots and all."""
-    return sf.col(_quoted(name))
+    return sf.col(quoted(name))
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A column's exact name as SQL.
+
+    >>> quoted("a.b")
+    '`a.b`'
+    """
     return "`" + name.replace("`", "``") + "`"

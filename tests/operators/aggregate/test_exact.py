@@ -61,7 +61,7 @@ def test_f12_panes_equal_their_definition(case):
 
 
 @given(cases(methods=["paned"], names=[*BOUNDED, *HOLISTIC]))
-@examples(0.1)
+@examples(0.04)
 def test_f12_panes_on_two_stacks_equal_their_definition(case):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PanedAggregation, "direct_rows", 0)
@@ -69,13 +69,13 @@ def test_f12_panes_on_two_stacks_equal_their_definition(case):
 
 
 @given(cases(methods=["differential"], names=[*SUBTRACTABLE, *HOLISTIC]))
-@examples(0.06)
+@examples(0.04)
 def test_f13_windows_that_slide_by_subtraction_equal_their_definition(case):
     check(case)
 
 
 @given(cases(window=landmarks, methods=["auto"], names=[*BOUNDED, *HOLISTIC]))
-@examples(0.06)
+@examples(0.04)
 def test_f06_landmark_windows_equal_their_definition(case):
     check(case)
 
@@ -128,7 +128,7 @@ def number_times(case: Case) -> Case:
 
 
 @given(cases(window=tuple_slides, methods=["auto"], names=[*BOUNDED, *HOLISTIC], native=False))
-@examples(0.1)
+@examples(0.06)
 def test_f07_slide_by_tuple_windows_equal_their_definition(case):
     check(replace(case, memory=max(60_000, case.memory)))
 
@@ -143,7 +143,7 @@ adapting = st.builds(
 
 
 @given(cases(methods=["adapt"], names=[*BOUNDED, *HOLISTIC], native=False), adapting)
-@examples(0.1)
+@examples(0.06)
 def test_f15_eager_and_lazy_groups_equal_their_definition(case, method):
     check(replace(case, method=method, memory=max(60_000, case.memory)))
 

@@ -52,6 +52,26 @@ def test_f05_partitioning_differs_from_grouping():
     assert (1, 0, 4, 9) in run(grouped).results
 
 
+def test_f05_arrivals_do_not_rewrite_the_panes_of_other_partitions():
+    aggregation = Run(counting(PartitionedWindow(8, 2, ("k",))).config)
+    aggregation.on(Arrive([row(n, k=n % 1_000) for n in range(3_000)]))
+    written = 0
+    put = aggregation.store.put
+
+    def counted(rows, segment="main"):
+        nonlocal written
+        written += rows.num_rows
+        return put(rows, segment)
+
+    aggregation.store.put = counted
+    for n in range(200):
+        aggregation.on(Arrive([row(n, k=n)]))
+    assert written < 2 * 200 * 10, "each pane and count is merged a logarithmic number of times"
+    for _ in range(40):
+        aggregation.on(Arrive([row(n, k=n % 1_000) for n in range(1_000)]))
+    assert sum(page.rows for page in aggregation.logics[0].state().pages) < 12_000, "panes of closed windows are gone"
+
+
 def test_f06_a_landmark_window_comes_out_for_every_slide_that_a_bound_completes():
     case = counting(landmark(10), Arrive([row(3)]), Advance(30), Arrive([row(35)]), Advance(40))
     assert sorted(run(case).results) == [(1, None, 10, 1), (1, None, 20, 1), (1, None, 30, 1), (1, None, 40, 2)]
@@ -424,3 +444,25 @@ def test_a_million_groups_in_sixty_open_windows_fit_into_128_mb(tmp_path):
     assert out == expected, "a result for every group that was there in the last sixty steps"
     assert total == 100_000 * sum(min(t + 1, 60) for t in range(63))
     assert budget.peak <= 128 << 20
+
+
+def test_f04_rows_numbered_by_their_source_may_come_in_disorder():
+    rows = [row(n, k=n % 3, i=n) for n in (4, 1, 0, 3, 2, 7, 5, 6)]
+    case = counting(
+        TupleWindow(4, 2, order="t"), Arrive(rows[:3]), Advance(2), Arrive(rows[3:]), Advance(8), names=("sum.i",)
+    )
+    assert run(case).results == case.expected()
+
+
+def test_zoned_timestamps_come_back_as_they_were():
+    kind = pa.timestamp("us", "Europe/Berlin")
+    columns = pa.schema({"k": pa.int64(), "t": kind})
+    config = WindowAggregate(sliding("1 h"), ("k",), (("n", pk.count()),), unit="microseconds")
+    rows = RowType(columns, ("k",), "t")
+    assert config.output((rows,)).field("window_end").type == kind
+    logic = config.logic((rows,), Run(counting(sliding(1)).config).store, Budget(1 << 20), State())
+    table = pa.table({"k": [1], "t": pa.array([3_600_000_001], kind)})
+    times = table["t"].cast(pa.timestamp("us", "UTC")).combine_chunks().view(pa.int64())
+    list(logic.rows(0, rows.enter(table.append_column(TIME, times), hash_keys([table["k"].combine_chunks()]))))
+    (out,) = logic.end()
+    assert out.rows.column("window_start").cast(pa.int64()).to_pylist() == [3_600_000_000]

@@ -12,7 +12,7 @@ from penstock.core.pages import Page, PageStore, write_page
 from penstock.core.rows import concat, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.kernels.sort import page_order
-from penstock.operators.aggregate.partials import Source, by_number, pieces
+from penstock.operators.aggregate.partials import Source, by_number, fits, pieces, slices
 
 _SORTING = 64
 """Bytes that sorting one row takes besides its own."""
@@ -41,15 +41,23 @@ class Buffer:
                 self.pages.append(write_page(self.store, self.port, rows.take(pa.array(order))))
 
     def between(self, low: Time, high: Time) -> Iterator[pa.RecordBatch]:
-        """Rows from `low` until before `high`, in order of hash and time; what one hash has comes in order of time."""
+        """Rows from `low` until before `high`, each batch in order of hash and time; those of one hash come by time."""
         whole = [Source(self, low, high)]
         for piece in pieces(whole, self.budget):
             for some in by_number(whole, piece, self.budget):
-                parts = [rows for source in some for rows in source.read(piece)]
-                if parts:
-                    with self.budget.hold(2 * sum(rows.nbytes for rows in parts), "rows that have waited"):
-                        rows = concat(parts, self.schema)
-                        yield rows.take(pa.array(page_order(hashes_of(rows), times_of(rows))))
+                waited = (rows for source in some for rows in source.read(piece))
+                if fits(some, piece, self.budget):
+                    yield from self._ordered(list(waited))
+                else:
+                    for rows in waited:
+                        for part in slices(rows, max(1, self.budget.room // 2)):
+                            yield from self._ordered([part])
+
+    def _ordered(self, parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if parts:
+            with self.budget.hold(2 * sum(rows.nbytes for rows in parts), "rows that have waited"):
+                rows = concat(parts, self.schema)
+                yield rows.take(pa.array(page_order(hashes_of(rows), times_of(rows))))
 
     def forget_below(self, time: Time) -> None:
         """Let go of rows below a time."""

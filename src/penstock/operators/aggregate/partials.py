@@ -19,7 +19,8 @@ from penstock.core.budget import Budget
 from penstock.core.pages import Page, PageStore, read_page, write_page
 from penstock.core.rows import concat, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN
-from penstock.core.windows import Wid
+from penstock.core.windows import Wid, Wids
+from penstock.kernels.segments import Mask
 from penstock.operators.aggregate.lanes import Lane
 
 _FOLDING = 96
@@ -85,6 +86,12 @@ class Partials:
             self.store.drop(name)
         self.pages[:] = pages
 
+    @property
+    def grown(self) -> bool:
+        """Whether what came after the first run is at least half as much: then folding everything is paid for."""
+        sizes = [sum(page.rows for page in run) for run in _runs(self.pages)]
+        return len(sizes) > 1 and 2 * sum(sizes[1:]) >= sizes[0]
+
     def tidy(self) -> None:
         """Fold the latest pages with older ones as long as those are not much larger.
 
@@ -132,20 +139,26 @@ class Source(NamedTuple):
     def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         """The partials of a piece, page by page."""
         for page in self.pages():
-            if page.min_hash > piece.last or page.max_hash < piece.first:
+            if not _overlaps(page, piece):
                 continue
             rows = read_page(self.table.store, page)
             begin, end = _between(rows, piece)
             if begin == end:
                 continue
             rows = rows.slice(begin, end - begin)
-            low = max(self.low, page.floor)
-            if low > page.min_time or (self.high <= page.max_time and not self.to_end):
-                numbers = times_of(rows)
-                held = numbers >= low if self.to_end else (numbers >= low) & (numbers < self.high)
-                rows = rows.filter(pa.array(held))
+            if not self.has_all(page):
+                rows = rows.filter(pa.array(self.has(page, times_of(rows))))
             if rows.num_rows:
                 yield rows
+
+    def has_all(self, page: Page) -> bool:
+        """Whether every number of a page is among these, by what is known without reading it."""
+        return max(self.low, page.floor) <= page.min_time and (self.high > page.max_time or self.to_end)
+
+    def has(self, page: Page, numbers: Wids) -> Mask:
+        """Which numbers of a page are among these."""
+        above: Mask = numbers >= max(self.low, page.floor)
+        return above if self.to_end else above & (numbers < self.high)
 
 
 Renumber = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -163,9 +176,10 @@ def pieces(sources: Sequence[Source], budget: Budget, growth: int = 1, within: P
 
 
 def fits(sources: Sequence[Source], piece: Piece, budget: Budget, growth: int = 1) -> bool:
-    """Whether a piece can be folded at once within half of the room."""
-    total = sum(_estimate(source, page, piece) for source in sources for page in source.pages())
-    return 2 * growth * total <= budget.room
+    """Whether a piece can be folded at once within half of the room: if all its numbers can, or by those there are."""
+    room = budget.room // (2 * growth)
+    parts = [_part(source, page, piece) for source in sources for page in source.pages()]
+    return sum(part.size for part in parts if part is not None) <= room or _held(sources, piece).size <= room
 
 
 def folded(
@@ -187,7 +201,7 @@ def folded(
             whole = whole if renumber is None or not raw else renumber(whole)
             return lane.fold(pa.concat_batches([done, whole]) if done.num_rows else whole)
 
-    for part in (part for source in sources for rows in source.read(piece) for part in _slices(rows, limit, growth)):
+    for part in (part for source in sources for rows in source.read(piece) for part in slices(rows, limit, growth)):
         if raw and held + _cost(part, growth) > limit:
             done, raw = fold(), []
             held = _cost(done, 1)
@@ -206,20 +220,30 @@ def write_folded(target: Partials, sources: Sequence[Source], number: Wid | None
             rows = folded(part, piece, budget, renumber)
             if rows.num_rows:
                 written.append(write_page(target.store, target.port, lane.page_order(rows)))
-    run = written[0].name if len(written) > 1 else None
-    return [replace(page, run=run) for page in written]
+    return one_run(written)
+
+
+def one_run(pages: Sequence[Page]) -> list[Page]:
+    """Pages that were made together, as such."""
+    run = pages[0].name if len(pages) > 1 else None
+    return [replace(page, run=run) for page in pages]
 
 
 def by_number(sources: Sequence[Source], piece: Piece, budget: Budget) -> Iterator[Sequence[Source]]:
-    """The same sources, some numbers at a time where all of them do not fit at once."""
-    low = min((max(source.low, page.min_time) for source in sources for page in source.pages()), default=0)
-    high = max((min(source.high - 1, page.max_time) for source in sources for page in source.pages()), default=0)
-    if low >= high or fits(sources, piece, budget):
+    """The same sources, some numbers at a time where all of them do not fit at once.
+
+    It cuts between numbers that are there, so it takes about as many steps as there are at most; one number is not cut.
+    """
+    if fits(sources, piece, budget):
         yield sources
         return
-    middle = (low + high) // 2 + 1
-    for source_low, source_high in ((TIME_MIN, middle), (middle, TIME_MAX)):
-        half = [s._replace(low=max(s.low, source_low), high=min(s.high, source_high)) for s in sources]
+    held = _held(sources, piece)
+    middle = (held.low + held.high) // 2 + 1
+    if held.low >= held.high or middle == TIME_MAX:
+        yield sources
+        return
+    for low, high in ((TIME_MIN, middle), (middle, TIME_MAX)):
+        half = [s._replace(low=max(s.low, low), high=min(s.high, high)) for s in sources]
         yield from by_number([s._replace(among=s.pages()) for s in half], piece, budget)
 
 
@@ -238,16 +262,17 @@ def with_arrivals(cut: Iterator[Piece], rows: pa.RecordBatch | None) -> Iterator
             yield piece, rows.slice(low, high - low)
 
 
-def cost(rows: pa.RecordBatch) -> int:
-    """The bytes that folding takes."""
-    return _cost(rows, 1)
-
-
-def _slices(rows: pa.RecordBatch, limit: int, growth: int) -> Iterator[pa.RecordBatch]:
+def slices(rows: pa.RecordBatch, limit: int, growth: int = 1) -> Iterator[pa.RecordBatch]:
+    """Rows, so many at a time as can be folded within a limit, but at least one."""
     count = -(-_cost(rows, growth) // limit)
     size = max(1, rows.num_rows // count)
     for start in range(0, rows.num_rows, size):
         yield rows.slice(start, size)
+
+
+def cost(rows: pa.RecordBatch) -> int:
+    """The bytes that folding takes."""
+    return _cost(rows, 1)
 
 
 def _cost(rows: pa.RecordBatch, growth: int) -> int:
@@ -255,36 +280,82 @@ def _cost(rows: pa.RecordBatch, growth: int) -> int:
 
 
 def _cut(pages: list[tuple[Source, Page]], piece: Piece, limit: int, growth: int) -> Iterator[Piece]:
-    """Halve a range of hashes until what it holds fits."""
-    first = max(piece.first, min(page.min_hash for _, page in pages))
-    last = min(piece.last, max(page.max_hash for _, page in pages))
-    total = sum(_estimate(source, page, piece) for source, page in pages)
-    if not total:
+    """Halve a range of hashes until what it holds fits or has one hash."""
+    parts = [(_share(source, page), part) for source, page in pages if (part := _part(source, page, piece)) is not None]
+    if not parts:
         return
-    if growth * total <= limit or first >= last:
+    first, last = min(part.hashes.first for _, part in parts), max(part.hashes.last for _, part in parts)
+    if growth * sum(math.ceil(share * part.size) for share, part in parts) <= limit or first >= last:
         yield piece
         return
     middle = (first + last) // 2
     for half in (Piece(piece.first, middle), Piece(middle + 1, piece.last)):
-        near = [(s, page) for s, page in pages if page.min_hash <= half.last and page.max_hash >= half.first]
-        if near:
-            yield from _cut(near, half, limit, growth)
+        yield from _cut([(s, page) for s, page in pages if _overlaps(page, half)], half, limit, growth)
 
 
-def _estimate(source: Source, page: Page, piece: Piece) -> int:
-    """The bytes that folding a page's part of a piece takes, if its numbers are spread evenly; twice that, to be safe.
+class _Part(NamedTuple):
+    """What a page has of a piece, whatever its numbers: which rows, their hashes, the bytes that folding one takes."""
 
-    It is 0 only if there is nothing.
-    """
-    if page.min_hash > piece.last or page.max_hash < piece.first:
-        return 0
-    rows = page.rows
-    if page.min_hash < piece.first or page.max_hash > piece.last:
-        begin, end = _between(read_page(source.table.store, page), piece)
-        rows = end - begin
+    begin: int
+    end: int
+    hashes: Piece
+    each: float
+
+    @property
+    def size(self) -> float:
+        """The bytes that folding all of it takes, about."""
+        return (self.end - self.begin) * self.each
+
+
+def _part(source: Source, page: Page, piece: Piece) -> _Part | None:
+    """A page's part of a piece, if it has one."""
+    if not _overlaps(page, piece):
+        return None
+    each = _COPIES * page.nbytes / page.rows + _FOLDING
+    if piece.first <= page.min_hash and page.max_hash <= piece.last:
+        return _Part(0, page.rows, Piece(page.min_hash, page.max_hash), each)
+    rows = read_page(source.table.store, page)
+    begin, end = _between(rows, piece)
+    if begin == end:
+        return None
+    return _Part(begin, end, Piece(int(hashes_of(rows)[begin]), int(hashes_of(rows)[end - 1])), each)
+
+
+def _share(source: Source, page: Page) -> float:
+    """How much of a page a source has, if its numbers are spread evenly; twice that to be safe."""
     low, high = max(source.low, page.floor, page.min_time), min(source.high, page.max_time + 1)
-    share = min(1.0, 2 * max(1, high - low) / (page.max_time - page.min_time + 1))
-    return math.ceil(rows * share * (_COPIES * page.nbytes / page.rows + _FOLDING))
+    return min(1.0, 2 * max(1, high - low) / (page.max_time - page.min_time + 1))
+
+
+class _Held(NamedTuple):
+    """What sources have of a piece: the bytes that folding it takes, and its first and last number, at the widest."""
+
+    size: float
+    low: Wid
+    high: Wid
+
+
+def _held(sources: Sequence[Source], piece: Piece) -> _Held:
+    """By the numbers themselves where a source has not all of a page."""
+    size, low, high = 0.0, TIME_MAX, TIME_MIN
+    for source in sources:
+        for page in source.pages():
+            part = _part(source, page, piece)
+            if part is None:
+                continue
+            if source.has_all(page):
+                size, low, high = size + part.size, min(low, page.min_time), max(high, page.max_time)
+                continue
+            numbers = times_of(read_page(source.table.store, page).slice(part.begin, part.end - part.begin))
+            numbers = numbers[source.has(page, numbers)]
+            if numbers.size:
+                size += numbers.size * part.each
+                low, high = min(low, int(numbers.min())), max(high, int(numbers.max()))
+    return _Held(size, low, high)
+
+
+def _overlaps(page: Page, piece: Piece) -> bool:
+    return page.min_hash <= piece.last and page.max_hash >= piece.first
 
 
 def _between(rows: pa.RecordBatch, piece: Piece) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -129,7 +130,7 @@ class ApproxQuantile:
             made.update(numbers[low:high][there[low:high]])
             return bytes(made.serialize())
 
-        return (pa.array([sketch(a, b) for a, b in zip(bounds, bounds[1:], strict=False)], pa.binary()),)  # noqa: RUF007
+        return (pa.array([sketch(a, b) for a, b in pairwise(bounds)], pa.binary()),)
 
     def combine(self, partials: Columns, starts: Indices) -> Columns:
         """Sketches merged."""

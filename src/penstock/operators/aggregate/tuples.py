@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.core.budget import Budget
 from penstock.core.meter import Meter
 from penstock.core.operator import Allowance, Logic, Out, State
-from penstock.core.pages import Page, PageStore, read_page, write_page
+from penstock.core.pages import PageStore, read_page, write_page
 from penstock.core.progress import Bounds
 from penstock.core.rows import HASH, TIME, Indices, RowType, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
@@ -28,7 +28,7 @@ from penstock.operators.aggregate.buffer import Buffer
 from penstock.operators.aggregate.config import Panes, WindowAggregate
 from penstock.operators.aggregate.entry import Entry, inside
 from penstock.operators.aggregate.lanes import Lane, clean, counting
-from penstock.operators.aggregate.partials import Partials, Piece, Source, folded, pieces, with_arrivals
+from penstock.operators.aggregate.partials import Partials, Piece, Source, folded, one_run, pieces, with_arrivals
 from penstock.operators.aggregate.results import Results
 
 _COUNTER = 1_000
@@ -167,70 +167,82 @@ class PartitionedAggregation:
                 yield from self._process(part.take(pa.array(order)))
 
     def _process(self, rows: pa.RecordBatch | None) -> Iterator[Out]:
-        """Add rows, sorted by hash, to their panes; windows that they fill come out, panes that none needs go.
+        """Add rows, sorted by hash, to their panes; windows that they fill come out.
 
         Without rows, the stream has ended and all windows come out.
         """
-        kept: list[list[Page]] = [[] for _ in self._tables]
         sources = [Source(table) for table in (*self._tables, self._counts)]
         for piece, arrivals in with_arrivals(pieces(sources, self._budget), rows):
+            if arrivals is not None and not arrivals.num_rows:
+                continue
             before = folded([Source(self._counts)], piece, self._budget)
-            after = before
-            lifted: list[pa.RecordBatch] = []
-            if arrivals is not None and arrivals.num_rows:
-                after, lifted = self._arrive(arrivals, before)
-            yield from self._close(piece, lifted, before, after, kept, ending=rows is None)
-        for table, pages in zip(self._tables, kept, strict=True):
-            table.take(pages)
+            if arrivals is None:
+                yield from self._close(piece, before, None)
+            elif self._arrive(arrivals, before):
+                yield from self._close(piece, before, folded([Source(self._counts)], piece, self._budget))
+        if rows is not None:
+            self._tidy()
 
-    def _arrive(self, rows: pa.RecordBatch, before: pa.RecordBatch) -> tuple[pa.RecordBatch, list[pa.RecordBatch]]:
-        """The counts after these rows, and the partials of their panes."""
+    def _arrive(self, rows: pa.RecordBatch, before: pa.RecordBatch) -> bool:
+        """Count rows and keep the partials of their panes; whether they fill a window."""
         counts = self._counts.lane
         groups = [clean(self._rows.column(rows, name)) for name in counts.groups]
         found = counts.look_up(before, hashes_of(rows), groups)
-        base = np.where(found >= 0, counted(counts, before)[found], 0) if before.num_rows else np.zeros(found.size)
-        ranks = base.astype(np.int64) + positions(counts, rows, groups)
+        base: Indices = np.zeros(found.size, np.int64)
+        if before.num_rows:
+            base = np.where(found >= 0, counted(counts, before)[found], 0)
+        ranks = base + positions(counts, rows, groups)
         numbers, _ = self._panes.tumbling.wids(ranks)
         first, last = self._windows.wids(ranks)
-        new = counts.lift(rows, self._rows, np.zeros(rows.num_rows, np.int64))
-        self._counts.add(new)
+        self._counts.add(counts.lift(rows, self._rows, np.zeros(rows.num_rows, np.int64)))
         held = last > first
-        lifted = [lane.lift(inside(rows, held), self._rows, numbers[held]) for lane in self._entry.lanes]
-        return counts.fold(pa.concat_batches([before, new])), lifted
+        for table in self._tables:
+            table.add(table.lane.lift(inside(rows, held), self._rows, numbers[held]))
+        return bool((self._filled(ranks + 1) > self._filled(base)).any())
 
-    def _close(
-        self,
-        piece: Piece,
-        lifted: list[pa.RecordBatch],
-        before: pa.RecordBatch,
-        after: pa.RecordBatch,
-        kept: list[list[Page]],
-        ending: bool,
-    ) -> Iterator[Out]:
+    def _close(self, piece: Piece, before: pa.RecordBatch, after: pa.RecordBatch | None) -> Iterator[Out]:
+        """Windows between the counts before and after come out; without counts after, all that there are."""
         due = []
-        for place, table in enumerate(self._tables):
+        for table in self._tables:
             panes = folded([Source(table)], piece, self._budget)
-            if lifted:
-                panes = table.lane.fold(pa.concat_batches([panes, lifted[place]]))
             first, until = (self._complete(table.lane, panes, counts) for counts in (before, after))
-            if ending:
-                until = np.full(panes.num_rows, TIME_MAX)
             low, high = self._panes.windows.wids(times_of(panes))
             due.append(_spread(table.lane, panes, np.maximum(low, first), np.minimum(high, until)))
-            rest = inside(panes, high > until)
-            if rest.num_rows:
-                kept[place].append(write_page(table.store, table.port, table.lane.page_order(rest)))
         with self._budget.hold(2 * sum(table.nbytes for table in due), "results"):
             yield from self._results.out(due, self._ends)
 
-    def _complete(self, lane: Lane, panes: pa.RecordBatch, counts: pa.RecordBatch) -> Times:
-        """The first window that is not complete in the partition of each partial, by the counts."""
+    def _tidy(self) -> None:
+        """Let go of panes that no window needs, once so many are new that this is little work for each of them."""
+        self._counts.tidy()
+        for table in self._tables:
+            if not table.grown:
+                table.tidy()
+                continue
+            kept = []
+            for piece in pieces([Source(table), Source(self._counts)], self._budget):
+                panes = folded([Source(table)], piece, self._budget)
+                counts = folded([Source(self._counts)], piece, self._budget)
+                _, high = self._panes.windows.wids(times_of(panes))
+                rest = inside(panes, high > self._complete(table.lane, panes, counts))
+                if rest.num_rows:
+                    kept.append(write_page(table.store, table.port, table.lane.page_order(rest)))
+            table.take(one_run(kept))
+
+    def _complete(self, lane: Lane, panes: pa.RecordBatch, counts: pa.RecordBatch | None) -> Times:
+        """The first window that is not complete in the partition of each partial, by the counts; all are without."""
+        if counts is None:
+            return np.full(panes.num_rows, TIME_MAX)
         if not counts.num_rows:
             return np.full(panes.num_rows, TIME_MIN)
         places = [lane.group_places[lane.groups.index(name)] for name in self._counts.lane.groups]
         found = self._counts.lane.look_up(counts, hashes_of(panes), [panes.column(place) for place in places])
         ranked = np.where(found >= 0, counted(self._counts.lane, counts)[found], 0)
-        return (ranked - self._windows.origin) // self._windows.slide
+        return self._filled(ranked)
+
+    def _filled(self, counts: Indices) -> Times:
+        """The first window that is not complete in partitions of so many rows."""
+        windows: Times = (counts - self._windows.origin) // self._windows.slide
+        return windows
 
     def _ends(self, main: pa.RecordBatch) -> tuple[Times, Times]:
         wids = times_of(main)

@@ -1,0 +1,424 @@
+"""Queries in SQL run as flows: the whole catalogue of the thesis against brute force, and what is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as pk
+from penstock.core.errors import ConfigError, SqlError
+from penstock.sql import parse
+from penstock.sql.catalogue import CATALOGUE
+from penstock.workloads.netflow import PACKETS, REVERSED
+from tests.oracle import aggregate as oracle
+from tests.oracle import window_join
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+SPAN = 12 * MINUTE
+
+Row = dict[str, Any]
+Rows = list[Row]
+
+
+def packets(seed: int, count: int = 90, span: int = SPAN) -> pa.Table:
+    """Packets between few hosts, out of order."""
+    random = np.random.default_rng(seed)
+    hosts = np.array(["202.101.0.0", "202.101.0.1", "202.101.0.2"])
+    columns = [
+        random.choice(hosts, count),
+        random.integers(1, 3, count).astype(np.int32),
+        random.choice(hosts, count),
+        random.integers(1, 3, count).astype(np.int32),
+        random.integers(40, 1500, count).astype(np.int32),
+        random.integers(0, span, count) // 1000 * 1000,
+    ]
+    return pa.table(
+        [pa.array(column).cast(field.type) for column, field in zip(columns, PACKETS, strict=True)], PACKETS
+    )
+
+
+def as_rows(table: pa.Table) -> Rows:
+    """Packets as the oracle takes them: `t` is their time, `n` their number as they arrive."""
+    times = table.column("ts").cast(pa.int64()).to_pylist()
+    return [{**row, "ts": t, "t": t, "n": n} for n, (row, t) in enumerate(zip(table.to_pylist(), times, strict=True))]
+
+
+def multiset(table: pa.Table) -> Counter:
+    """Rows of a table, times as numbers."""
+    plain = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in table.columns]
+    return Counter(tuple(map(oracle.plain, row)) for row in zip(*(c.to_pylist() for c in plain), strict=True))
+
+
+def run(sql: str, tables: dict[str, pa.Table], **options: Any) -> list[pa.Table]:
+    """The results of a query as it is, and, of an aggregate, with the ends of windows."""
+    flow = pk.LocalFlow(**options)
+    for name, table in tables.items():
+        cuts = [table.slice(start, 40) for start in range(0, table.num_rows, 40)]
+        flow.source(cuts, time="ts", name=name, progress=pk.bounded_delay("15 min"))
+    texts = [sql]
+    if parse(sql).window is not None:
+        texts.append(sql.replace("SELECT ", "SELECT window_start, window_end, ", 1))
+    outlets = [flow.sql(text).to_memory() for text in texts]
+    flow.run()
+    return [outlet.table() for outlet in outlets]
+
+
+def grouped(windows: dict[tuple, Rows], by: tuple[str, ...], value: Callable[[Rows], Any]) -> Iterator[tuple]:
+    """A result for each window and group."""
+    for (start, end), rows in windows.items():
+        for group, members in oracle.by_group(rows, by).items():
+            yield start, end, *group, value(members)
+
+
+def sliding(
+    size: int, slide: int, by: tuple[str, ...], value: Callable[[Rows], Any], at: str = "t"
+) -> Callable[..., Iterator[tuple]]:
+    """Sliding windows over the union of sources."""
+
+    def expected(*sources: Rows) -> Iterator[tuple]:
+        rows = [{**row, "t": row[at]} for source in sources for row in source]
+        wids = range(-1, (max(row["t"] for row in rows) + size) // slide + 1)
+        yield from grouped(oracle.sliding(rows, lambda w: ((w + 1) * slide - size, (w + 1) * slide), wids), by, value)
+
+    return expected
+
+
+def partitioned(rows: Rows) -> Iterator[tuple]:
+    """Q5-2: each source's rows by themselves, numbered as they arrive."""
+    for members in oracle.by_group(rows, ("srcIP",)).values():
+        numbered = [{**row, "n": rank} for rank, row in enumerate(members)]
+        yield from sliding(1000, 10, ("srcIP",), longest, at="n")(numbered)
+
+
+def landmark(rows: Rows) -> Iterator[tuple]:
+    """Q5-4 where all windows are completed by the end: each in which a group has a new row, with all before."""
+    for (host,), members in oracle.by_group(rows, ("srcIP",)).items():
+        for end in sorted({(row["t"] // MINUTE + 1) * MINUTE for row in members}):
+            yield None, end, host, sum(row["t"] < end for row in members)
+
+
+def slide_by_tuple(every: int, value: Callable[[Rows], Any]) -> Callable[[Rows], Iterator[tuple]]:
+    """Windows of five minutes that end at rows: each time once, or each so manieth row by time."""
+
+    def expected(rows: Rows) -> Iterator[tuple]:
+        times = sorted(row["t"] for row in rows)
+        slides = sorted(set(times)) if every == 1 else times[every - 1 :: every]
+        for (start, end), members in oracle.slide_by_tuple(rows, 5 * MINUTE, slides):
+            yield start, end, value(members)
+
+    return expected
+
+
+def pairs(on: dict[str, str], near: window_join.Near) -> Callable[[Rows, Rows], Iterator[tuple[Row, Row]]]:
+    """The join of two streams, row by row."""
+
+    def expected(left: Rows, right: Rows) -> Iterator[tuple[Row, Row]]:
+        for ours, theirs in product(left, right):
+            if near(ours["t"], theirs["t"]) and all(ours[mine] == theirs[other] for mine, other in on.items()):
+                yield ours, theirs
+
+    return expected
+
+
+def whole(on: dict[str, str], near: window_join.Near) -> Callable[[Rows, Rows], Iterator[tuple]]:
+    """SELECT * of a join."""
+
+    def expected(left: Rows, right: Rows) -> Iterator[tuple]:
+        for ours, theirs in pairs(on, near)(left, right):
+            yield tuple(row[name] for row in (ours, theirs) for name in PACKETS.names)
+
+    return expected
+
+
+def moments(left: Rows, right: Rows) -> Iterator[tuple]:
+    """Q7-1: pairs by both times."""
+    near = window_join.band(-2 * MINUTE, 2 * MINUTE)
+    counts = Counter((ours["t"], theirs["t"]) for ours, theirs in pairs(REVERSED, near)(left, right))
+    yield from ((*times, count) for times, count in counts.items())
+
+
+def replies(left: Rows, right: Rows) -> Iterator[tuple]:
+    """Q7-2: pairs by the minute of the first."""
+    near = window_join.band(-5 * SECOND, 5 * SECOND)
+    found = [ours for ours, _ in pairs(REVERSED, near)(left, right)]
+    yield from sliding(MINUTE, MINUTE, (), len)(found)
+
+
+def longest(rows: Rows) -> int:
+    return max(row["len"] for row in rows)
+
+
+def total(rows: Rows) -> int:
+    return sum(row["len"] for row in rows)
+
+
+def heavy(rows: Rows) -> list[tuple]:
+    return oracle.heavy([row["srcIP"] for row in rows], 0.05)
+
+
+def two_hosts(rows: Rows) -> Iterator[tuple]:
+    """Q2-1."""
+    some = [row for row in rows if row["srcIP"] in ("202.101.0.0", "202.101.0.1")]
+    return sliding(MINUTE, MINUTE, ("srcIP",), len)(some)
+
+
+SOURCE, ENDS, BY_SOURCE = ("srcIP",), ("srcIP", "destIP"), {"srcIP": "destIP"}
+ASYMMETRIC = window_join.band(-2 * MINUTE, 3 * MINUTE)
+
+EXPECTED: dict[str, Callable[..., Iterator[tuple]]] = {
+    "1-1": sliding(10 * MINUTE, MINUTE, SOURCE, len),
+    "1-2": sliding(MINUTE, MINUTE, (), len),
+    "2-1": two_hosts,
+    "3-1": whole(BY_SOURCE, ASYMMETRIC),
+    "5-1": sliding(10 * MINUTE, MINUTE, SOURCE, len),
+    "5-2": partitioned,
+    "5-3": sliding(1000, 10, SOURCE, longest, at="n"),
+    "5-4": landmark,
+    "5-5": slide_by_tuple(1, longest),
+    "5-6": slide_by_tuple(5, len),
+    "5-7": whole(BY_SOURCE, window_join.tumbling(5 * MINUTE)),
+    "5-8": whole(BY_SOURCE, ASYMMETRIC),
+    "6-1": sliding(10 * MINUTE, MINUTE, SOURCE, len),
+    "6-2": sliding(4 * MINUTE, MINUTE, (), longest),
+    "6-3": sliding(4 * MINUTE, MINUTE, SOURCE, len),
+    "6-4": sliding(10 * MINUTE, MINUTE, (), heavy),
+    "6-5": sliding(5 * MINUTE, MINUTE, SOURCE, len),
+    "6-6": sliding(10 * SECOND, SECOND, SOURCE, total),
+    "6-7": sliding(SECOND, SECOND, SOURCE, total),
+    "6-8": sliding(10 * SECOND, SECOND, SOURCE, len),
+    "7-1": moments,
+    "7-2": replies,
+    "8-1": sliding(MINUTE, MINUTE, ENDS, len),
+    "8-2": sliding(MINUTE, MINUTE, ENDS, len),
+    "8-3": whole(REVERSED, window_join.tumbling(10 * SECOND)),
+    "8-4": whole(REVERSED, window_join.tumbling(MINUTE)),
+    "8-5": sliding(5 * MINUTE, MINUTE, (), len),
+}
+
+
+@pytest.mark.parametrize("number", CATALOGUE)
+def test_f08_a_query_of_the_catalogue_gives_what_brute_force_does(number):
+    query = parse(CATALOGUE[number])
+    names = [name for source in query.sources for name in source.streams]
+    tables = {name: packets(seed) for seed, name in enumerate(names)}
+    found = run(CATALOGUE[number], tables)
+    sides = [[row for name in source.streams for row in as_rows(tables[name])] for source in query.sources]
+    expected = Counter(tuple(map(oracle.plain, row)) for row in EXPECTED[number](*sides))
+    assert expected
+    assert multiset(found[-1]) == expected
+    if query.window is not None:
+        assert multiset(found[0]) == Counter(row[2:] for row in expected.elements())
+
+
+# Parts of queries
+
+
+ROWS = pa.table({"k": ["a", "b", "a", None], "v": [1, 2, 3, 4], "t": [0, 4, 9, 9]})
+
+
+def flow_of(*names: str) -> pk.LocalFlow:
+    flow = pk.LocalFlow()
+    for name in names:
+        flow.source(ROWS, time="t", name=name)
+    return flow
+
+
+def results(sql: str, *names: str) -> list[dict]:
+    flow = flow_of(*(names or ("s",)))
+    out = flow.sql(sql).to_memory()
+    flow.run()
+    return sorted(out.table().to_pylist(), key=repr)
+
+
+def test_rows_are_handed_on_without_a_window():
+    assert results("SELECT k, v * 2 AS twice FROM s WHERE v > 2") == [{"k": "a", "twice": 6}, {"k": None, "twice": 8}]
+
+
+def test_all_columns_are_handed_on():
+    assert results("SELECT * FROM s") == sorted(ROWS.to_pylist(), key=repr)
+
+
+def test_having_is_about_results_and_where_about_rows():
+    sql = "SELECT k, sum(v) AS total FROM s [RANGE 10 WATTR t] WHERE v < 4 GROUP BY k HAVING sum(v) > 2"
+    assert results(sql) == [{"k": "a", "total": 4}]
+
+
+def test_what_is_aggregated_may_be_computed():
+    sql = "SELECT sum(v * 10) AS tens, max(v + t) AS most, count(*) AS n FROM s [RANGE 10 WATTR t]"
+    assert results(sql) == [{"tens": 100, "most": 13, "n": 4}]
+
+
+def test_columns_come_as_they_are_selected():
+    found = results("SELECT count(*) AS n, window_end AS until, k AS who FROM s [RANGE 10 WATTR t] GROUP BY k")
+    assert [list(row) for row in found] == [["n", "until", "who"]] * 3
+    assert {row["who"]: row["n"] for row in found} == {"a": 2, "b": 1, None: 1}
+
+
+def test_results_may_be_called_anything():
+    sql = "SELECT count(*) AS start, max(v) AS `end`, min(v) AS name FROM s [RANGE 10 WATTR t]"
+    assert results(sql) == [{"start": 4, "end": 4, "name": 1}]
+
+
+def test_more_aggregates_than_the_catalogue_has():
+    sql = (
+        "SELECT count(DISTINCT k) AS d, median(v) AS m, avg(v) AS a, stddev_pop(v) AS s, collect_set(k) AS ks, "
+        "percentile(v, 1.0) AS p FROM s [RANGE 10 WATTR t]"
+    )
+    (row,) = results(sql)
+    assert (row["d"], row["m"], row["a"], row["ks"], row["p"]) == (2, 2.5, 2.5, ["a", "b"], 4.0)
+    assert row["s"] == pytest.approx(1.25**0.5)
+
+
+def test_a_join_has_the_columns_that_are_selected_by_what_from_calls_them():
+    sql = """
+        SELECT x.k, y.v AS theirs, upper(x.k) AS loud, 'x.k' AS text
+        FROM a AS x [RANGE 1 WATTR t], b AS y [RANGE 1 WATTR t]
+        WHERE x.k = y.k AND x.v < 2 AND x.v <= y.v
+    """
+    assert results(sql, "a", "b") == [{"k": "a", "theirs": 1, "loud": "A", "text": "x.k"}]
+
+
+def test_an_outer_join_keeps_rows_alone():
+    sql = "SELECT a.v, b.v AS other FROM a [RANGE 0 WATTR t] LEFT JOIN b [RANGE 0 WATTR t] ON a.k = b.k"
+    assert {"v": 4, "other": None} in results(sql, "a", "b"), "null equals nothing"
+
+
+def test_windows_over_a_join_go_by_the_time_that_they_name():
+    sql = """
+        SELECT window_end, b.k AS k, count(*) AS n [RANGE 5 WATTR b.t]
+        FROM a [RANGE 5 WATTR t], b [RANGE 5 WATTR t]
+        WHERE a.k = b.k
+        GROUP BY b.k
+        HAVING count(*) > 0 AND b.k = 'a'
+    """
+    flow = flow_of("a", "b")
+    out = flow.sql(sql.replace("count(*) AS n [RANGE 5 WATTR b.t]", "count(*) [RANGE 5 WATTR b.t]")).to_memory()
+    flow.run()
+    assert out.table().to_pylist() == [
+        {"window_end": 5, "k": "a", "count": 1},
+        {"window_end": 10, "k": "a", "count": 1},
+    ]
+
+
+def test_a_group_by_one_time_of_a_join_needs_no_window():
+    sql = """
+        SELECT b.t, count(*) AS n FROM a [RANGE 9 WATTR t], b [RANGE 9 WATTR t] WHERE a.k = b.k GROUP BY b.t
+    """
+    assert results(sql, "a", "b") == [{"t": 0, "n": 2}, {"t": 4, "n": 1}, {"t": 9, "n": 2}]
+
+
+def test_any_stream_can_be_named():
+    flow = flow_of("s")
+    (source,) = flow._sources
+    small = flow.sql("SELECT * FROM s WHERE v < 3")
+    out = flow.sql("SELECT count(*) AS n FROM small [RANGE 10 WATTR t]", small=small).to_memory()
+    flow.run()
+    assert source.name == "s"
+    assert out.table().to_pylist() == [{"n": 2}]
+
+
+def test_results_can_be_asked_again():
+    flow = flow_of("s")
+    counts = flow.sql("SELECT k, window_end, count(*) AS n FROM s [RANGE 5 WATTR t] GROUP BY k")
+    out = flow.sql("SELECT max(n) AS most FROM counts [RANGE 10]", counts=counts).to_memory()
+    flow.run()
+    assert out.table().to_pylist() == [{"most": 1}]
+
+
+def test_windows_over_results_go_by_the_time_that_comes_with_them():
+    flow = flow_of("s")
+    counts = flow.sql("SELECT window_end, count(*) AS n FROM s [RANGE 5 WATTR t]")
+    with pytest.raises(SqlError, match=r"window_end is not the event time .* Leave WATTR out: windows then go by the"):
+        flow.sql("SELECT sum(n) FROM counts [RANGE 10 WATTR window_end]", counts=counts)
+
+
+def test_a_stream_can_be_joined_with_itself():
+    sql = (
+        "SELECT x.v, y.v AS next FROM s AS x [RANGE 9 WATTR t], s AS y [RANGE 0 WATTR t] WHERE x.k = y.k AND x.v < y.v"
+    )
+    assert results(sql) == [{"v": 1, "next": 3}]
+
+
+def test_any_name_will_do_for_a_stream():
+    flow = flow_of("s")
+    out = flow.sql("SELECT count(*) AS n FROM query [RANGE 10]", query=flow.sql("SELECT * FROM s")).to_memory()
+    flow.run()
+    assert out.table().to_pylist() == [{"n": 4}]
+
+
+def test_shards_do_not_change_results():
+    tables = {"packets": packets(1)}
+    one, many = (run(CATALOGUE["1-1"], tables, shards=shards)[1] for shards in (1, 3))
+    assert multiset(one) == multiset(many)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("sql", "place", "message"),
+    [
+        (
+            "SELECT * FROM packets",
+            "FROM packets",
+            r"There is no stream packets\. The sources of this flow are: s, a\. Write one of these, or say which",
+        ),
+        (
+            "SELECT count(*) FROM s [RANGE 10 WATTR v]",
+            "WATTR v",
+            r"v is not the event time of this stream, .* Write WATTR t, or make v the time= of the source",
+        ),
+        (
+            "SELECT kk, count(*) FROM s [RANGE 10 WATTR t] GROUP BY kk",
+            "kk",
+            r"by='kk' is not a column of this stream",
+        ),
+        ("SELECT sum(w) FROM s [RANGE 10 WATTR t]", "w", r"sum='w' is not a column of this stream\. Its columns are"),
+        ("SELECT sum(v + w) FROM s [RANGE 10 WATTR t]", "v + w", r"'v \+ w' cannot be computed"),
+        ("SELECT sum(k) FROM s [RANGE 10 WATTR t]", "k", r"a sum takes numbers, but 'k' is of type string"),
+        ("SELECT k, v AS k FROM s", "k", r"Two columns are called k\. Write AS and another name after one"),
+        ("SELECT * FROM s WHERE w > 3", "w > 3", r"'w > 3' cannot be computed"),
+        ("SELECT count(*) FROM s [RANGE 10 minutes WATTR t]", None, r"10 min is real time, but the time column is an"),
+        (
+            "SELECT s.w FROM s [RANGE 1 WATTR t], a [RANGE 1 WATTR t] WHERE s.k = a.k",
+            "w",
+            r"s='w' is not a column of this stream",
+        ),
+        (
+            "SELECT count(*) [RANGE 5 WATTR s.v] FROM s [RANGE 1 WATTR t], a [RANGE 1 WATTR t] WHERE s.k = a.k",
+            "WATTR s.v",
+            r"A window over a join goes by the time of one of its streams\. Write WATTR s\.t or WATTR a\.t",
+        ),
+        (
+            "SELECT * FROM s [RANGE 1 WATTR v], a [RANGE 1 WATTR t] WHERE s.k = a.k",
+            "WATTR v",
+            r"v is not the event time of this stream",
+        ),
+        ("SELECT k, count(*) FROM s GROUP BY k", "count(*)", r"Without a window this has no end"),
+        (
+            "SELECT percentile(v) FROM s [RANGE 5 WATTR t]",
+            "v",
+            r"quantile of 'v' cannot be had with \[\]: .*'share'\. Write what it needs after the column",
+        ),
+    ],
+)
+def test_what_a_flow_cannot_do_is_refused_where_the_query_asks_for_it(sql, place, message):
+    with pytest.raises(SqlError, match=message) as raised:
+        flow_of("s", "a").sql(sql)
+    shown, carets = str(raised.value).splitlines()[-2:]
+    assert shown.strip() == sql
+    if place is not None:
+        start = carets.index("^")
+        assert shown[start : start + carets.count("^")] == place
+
+
+def test_streams_of_another_flow_are_refused():
+    with pytest.raises(ConfigError, match=r"s=.* is not a stream of this flow\. Give one that flow\.source"):
+        flow_of().sql("SELECT * FROM s", s=flow_of("s").sql("SELECT * FROM s"))

@@ -1,0 +1,142 @@
+"""Aggregate functions by themselves: types and nulls as Spark's, and partials that may be divided in any way."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.core.errors import ConfigError
+from penstock.operators.aggregate import spellings as pk
+from penstock.operators.aggregate.functions import Function, UserDefined
+from tests.aggregates import DOUBLED
+from tests.oracle.aggregate import plain
+from tests.streams import examples
+
+FUNCTIONS: list[Function] = [
+    pk.count(),
+    pk.count("x"),
+    pk.sum("x"),
+    pk.min("x"),
+    pk.max("x"),
+    pk.mean("x"),
+    pk.variance("x"),
+    pk.stddev("x", of="population"),
+    pk.first("x"),
+    pk.last("x"),
+    DOUBLED,
+]
+
+
+def of(function: Function, values: pa.Array, starts: list[int] | None = None) -> list:
+    """Each segment's aggregate; without segments, that of all values."""
+    times, cuts = np.arange(len(values)), np.array(starts or [0])
+    return function.lower(function.lift(values, times, cuts), values.type).to_pylist()
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: type(function).__name__)
+@given(data=st.data())
+@examples(0.02)
+def test_partials_give_the_same_however_rows_are_divided(function, data):
+    numbers = st.sampled_from([None, 0.0, 1.0, 2.5, -3.25, float("nan")])
+    values = pa.array(data.draw(st.lists(numbers, min_size=1, max_size=12)), pa.float64())
+    cuts = np.array(sorted({0, *data.draw(st.lists(st.integers(0, len(values) - 1), max_size=4))}))
+    parts = function.lift(values, np.arange(len(values)), cuts)
+    kinds = [kind for _, kind in function.fields(values.type)]
+    assert [part.type for part in parts] == kinds
+    whole = function.combine(parts, np.array([0]))
+    assert [part.type for part in whole] == kinds
+    assert [plain(v) for v in function.lower(whole, values.type).to_pylist()] == [
+        plain(v) for v in of(function, values)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("function", "values", "expected", "kind"),
+    [
+        (pk.sum("x"), pa.array([2, 3], pa.int8()), 5, pa.int64()),
+        (pk.sum("x"), pa.array([0.5, 0.25], pa.float32()), 0.75, pa.float64()),
+        (pk.sum("x"), pa.array([Decimal("1.20"), None, Decimal("0.05")]), Decimal("1.25"), pa.decimal128(13, 2)),
+        (pk.min("x"), pa.array([Decimal("1.20"), None, Decimal("0.05")]), Decimal("0.05"), pa.decimal128(3, 2)),
+        (pk.max("x"), pa.array([True, None, False]), True, pa.bool_()),
+        (pk.max("x"), pa.array([date(2020, 1, 2), date(2019, 1, 1)]), date(2020, 1, 2), pa.date32()),
+        (pk.min("x"), pa.array([datetime(2020, 1, 2), None], pa.timestamp("us")), datetime(2020, 1, 2), None),
+        (pk.min("x"), pa.array([2**64 - 1, 3], pa.uint64()), 3, pa.uint64()),
+        (pk.max("x"), pa.array([b"b", b"a"]), b"b", pa.binary()),
+        (pk.mean("x"), pa.array([1, 2], pa.int64()), 1.5, pa.float64()),
+        (pk.variance("x"), pa.array([5.0]), None, pa.float64()),
+        (pk.stddev("x", of="population"), pa.array([5.0]), 0.0, pa.float64()),
+        (pk.last("x"), pa.array(["a", "b", None]), "b", pa.string()),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_types_and_nulls_are_those_of_spark(function, values, expected, kind):
+    assert of(function, values) == [expected]
+    assert function.result(values.type) == (kind or values.type)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: type(function).__name__)
+def test_of_no_value_a_count_is_zero_and_everything_else_null(function):
+    nothing = of(function, pa.array([None, None], pa.float64()))
+    assert nothing == ([2] if function == pk.count() else [0] if function == pk.count("x") else [None])
+
+
+def test_nan_is_the_largest_number():
+    values = pa.array([1.0, float("nan"), 2.0])
+    assert plain(of(pk.max("x"), values)[0]) == "nan"
+    assert of(pk.min("x"), values) == [1.0]
+
+
+def test_of_several_values_at_one_time_the_least_is_first_and_last():
+    times, values = np.array([5, 5, 1, 1]), pa.array([4, 3, 2, 1])
+    for function, expected in ((pk.first("x"), 1), (pk.last("x"), 3)):
+        assert function.lower(function.lift(values, times, np.array([0])), values.type).to_pylist() == [expected]
+
+
+def test_whole_numbers_can_be_subtracted_and_others_cannot():
+    for function in (pk.count("x"), pk.sum("x"), pk.mean("x")):
+        assert function.subtracts(pa.int32())
+        whole, part = (
+            function.lift(pa.array(v, pa.int32()), np.arange(len(v)), np.array([0])) for v in ([1, 2, 7], [2])
+        )
+        rest = of(function, pa.array([1, 7], pa.int32()))
+        assert function.lower(function.subtract(whole, part), pa.int32()).to_pylist() == rest
+    assert not pk.sum("x").subtracts(pa.float64())
+    assert not pk.mean("x").subtracts(pa.int64()), "its sum may pass 2⁶³, so it is a double"
+    assert not pk.max("x").subtracts(pa.int32())
+
+
+def test_a_user_defined_aggregate_may_say_how_to_subtract():
+    xor = UserDefined(
+        "x", (("bits", pa.int64()),), pa.int64(), lambda x: (x,), lambda a, b: (a[0] ^ b[0],), lambda p: p[0],
+        lambda a, b: (a[0] ^ b[0],),
+    )  # fmt: skip
+    whole, part = (xor.lift(pa.array(v), np.arange(len(v)), np.array([0])) for v in ([1, 2, 7], [2]))
+    assert xor.lower(xor.subtract(whole, part), pa.int64()).to_pylist() == [1 ^ 7]
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "message"),
+    [
+        (pk.sum("x"), pa.string(), r"n: a sum takes numbers, but 'x' is of type string. Select cast\(x AS DOUBLE\)"),
+        (pk.mean("x"), pa.decimal128(5, 2), "n: a mean takes numbers"),
+        (pk.min("x"), pa.list_(pa.int64()), "min takes values with an order"),
+        (pk.median("x"), pa.string(), "n: a quantile takes numbers"),
+        (pk.count_distinct("x"), pa.struct([("a", pa.int64())]), "count_distinct compares values"),
+        (DOUBLED, pa.string(), "a user-defined aggregate takes numbers, times and booleans"),
+    ],
+)
+def test_a_column_of_the_wrong_type_is_refused(function, kind, message):
+    with pytest.raises(ConfigError, match=message):
+        function.check("n", kind)
+
+
+@pytest.mark.parametrize("build", [lambda: pk.quantile("x", 1.5), lambda: pk.heavy_hitters("x", 0)])
+def test_a_share_that_is_none_is_refused(build):
+    with pytest.raises(ConfigError, match="is not a share"):
+        build()

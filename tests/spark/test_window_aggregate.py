@@ -1,0 +1,241 @@
+"""Window aggregation on Spark: as in process, as Spark's own, across restarts, in the epoch that completes a window."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import functions as sf
+
+import penstock as pk
+from penstock.spark import epoch as engine
+from tests.spark.conftest import Feed, multiset
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = pa.schema({"k": pa.string(), "v": pa.int32(), "x": pa.float64(), "t": pa.int64()})
+WINDOWS = {
+    "tumbling": pk.sliding(5),
+    "sliding": pk.sliding(7, 3, origin=2),
+    "sparse": pk.sliding(2, 5),
+    "landmark": pk.landmark(4),
+    "session": pk.session(2),
+    "each row": pk.slide_by_tuple(4),
+    "ranks": pk.slide_by_tuple(6, every=2, by="rank"),
+    "partitions": pk.rows(3, 2, partition="k", order="t"),
+}
+BOUNDED = {
+    "n": pk.count(),
+    "nv": pk.count("v"),
+    "total": pk.sum("v"),
+    "mean": pk.mean("v"),
+    "low": pk.min("x"),
+    "high": pk.max("k"),
+    "first": pk.first("v"),
+    "last": pk.last("x"),
+}
+HOLISTIC = {"different": pk.count_distinct("v"), "middle": pk.median("v"), "all": pk.collect_list("v")}
+
+rows = st.fixed_dictionaries(
+    {
+        "k": st.sampled_from(["a", "b", "ccc", None]),
+        "v": st.one_of(st.none(), st.integers(-5, 5)),
+        "x": st.one_of(st.none(), st.sampled_from([0.0, -0.0, 0.5, 2.0, float("nan")])),
+        "t": st.integers(0, 20),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A stream in epochs, some rows late, a window, what to aggregate, a restart on other shards."""
+
+    window: str
+    holistic: bool
+    by: tuple[str, ...]
+    epochs: list[list[dict[str, Any]]]
+    delay: int
+    cut: int
+    shards: tuple[int, int]
+    few: tuple[int, int]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    count, drift = draw(st.integers(2, 4)), draw(st.integers(0, 9))
+    window = draw(st.sampled_from(sorted(WINDOWS)))
+    epochs = [
+        [{**row, "t": row["t"] + number * drift} for row in draw(st.lists(rows, max_size=14))]
+        for number in range(count)
+    ]
+    return Case(
+        window=window,
+        holistic=draw(st.booleans()),
+        by=draw(st.sampled_from([("k",), ("k", "v"), ()])) if window != "partitions" else ("k",),
+        epochs=epochs,
+        delay=draw(st.integers(0, 30)),
+        cut=draw(st.integers(1, count - 1)),
+        shards=(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
+        few=(draw(st.sampled_from([0, 10**9])), draw(st.sampled_from([0, 10**9]))),
+    )
+
+
+def table(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, COLUMNS)
+
+
+def asked(flow: pk.LocalFlow, source: pk.LocalFlow, case: Case) -> tuple[Any, Any]:
+    stream = flow.source(source, time="t", progress=pk.bounded_delay(case.delay))
+    results = stream.window(WINDOWS[case.window]).by(*case.by).agg(**BOUNDED, **(HOLISTIC if case.holistic else {}))
+    return results.to_memory(), stream.late.to_memory()
+
+
+@settings(max_examples=16, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+@given(case=cases())
+def test_f29_spark_gives_what_a_local_flow_gives_in_the_same_epochs_across_a_restart(spark, case: Case):
+    local = pk.LocalFlow()
+    expected, expected_late = asked(local, [table(epoch) for epoch in case.epochs], case)
+    local.run()
+    epochs: dict[int, pa.Table] = {}
+    late: Counter[Any] = Counter()
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        feed = Feed(Path(folder) / "rows", COLUMNS)
+        parts = case.epochs[: case.cut], case.epochs[case.cut :]
+        for part, shards, few in zip(parts, case.shards, case.few, strict=True):
+            patch.setattr(engine, "_FEW", few)
+            for epoch in part:
+                feed.add(table(epoch))
+            flow = pk.Flow(spark, checkpoint=f"{folder}/checkpoint", memory="64 MB", shards=shards)
+            out, out_late = asked(flow, feed.stream(spark), case)
+            flow.run(end=feed.count == len(case.epochs))
+            epochs |= out.sink.epochs
+            late += multiset(out_late.table())
+    assert late == multiset(expected_late.table())
+    for number, rows in expected.sink.epochs.items():
+        assert multiset(epochs[number]) == multiset(rows), f"epoch {number}"
+
+
+START = datetime(2026, 1, 1)
+SALES = pa.schema({"shop": pa.string(), "eur": pa.float64(), "items": pa.int32(), "ts": pa.timestamp("us", "UTC")})
+
+
+def sales(rows: int = 3000) -> pa.Table:
+    rng = np.random.default_rng(7)
+    shops = ["a", "b", "c", None]
+    return pa.table(
+        {
+            "shop": [shops[place] for place in rng.integers(0, 4, rows)],
+            "eur": [None if value < 5 else float(value) for value in rng.integers(0, 100, rows)],
+            "items": rng.integers(0, 9, rows).astype(np.int32),
+            "ts": [START + timedelta(seconds=int(s)) for s in np.sort(rng.integers(0, 7200, rows))],
+        },
+        schema=SALES,
+    )
+
+
+NATIVE = {
+    "n": (pk.count(), "count(1)"),
+    "eur": (pk.sum("eur"), "sum(eur)"),
+    "items": (pk.sum("items"), "sum(items)"),
+    "mean": (pk.mean("items"), "avg(items)"),
+    "low": (pk.min("eur"), "min(eur)"),
+    "high": (pk.max("items"), "max(items)"),
+    "spread": (pk.stddev("items"), "round(stddev(items), 9)"),
+    "middle": (pk.median("items"), "percentile(items, 0.5)"),
+    "different": (pk.count_distinct("items"), "count(DISTINCT items)"),
+}
+
+
+@pytest.mark.parametrize(
+    ("window", "native"),
+    [
+        (pk.sliding("10 min"), "window(ts, '10 minutes')"),
+        (pk.sliding("10 min", "1 min"), "window(ts, '10 minutes', '1 minute')"),
+        # Spark says where windows start, penstock where they end: at 1 + 4 n minutes, ten minutes after 3 + 4 n.
+        (pk.sliding("10 min", "4 min", origin="1 min"), "window(ts, '10 minutes', '4 minutes', '3 minutes')"),
+        (pk.session("20 s"), "session_window(ts, '20 seconds')"),
+    ],
+)
+def test_f30_results_equal_those_of_sparks_own_windows(spark, tmp_path, window, native):
+    data = sales()
+    feed = Feed(tmp_path / "sales", SALES)
+    for start in range(0, data.num_rows, 1000):
+        feed.add(data.slice(start, 1000))
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="64 MB")
+    stream = flow.source(feed.stream(spark), time="ts", progress=pk.ordered())
+    made = stream.window(window).by("shop").agg(**{name: function for name, (function, _) in NATIVE.items()})
+    out = made.select("*").to_memory()
+    flow.run()
+    batch = spark.read.parquet(str(tmp_path / "sales"))
+    theirs = batch.groupBy(sf.expr(native).alias("w"), "shop").agg(
+        *(sf.expr(e).alias(n) for n, (_, e) in NATIVE.items())
+    )
+    theirs = theirs.select("shop", "w.start", "w.end", *NATIVE).toArrow()
+    ours = out.table()
+    spread = ours.schema.get_field_index("spread")
+    rounded = pa.array([None if v is None else round(v, 9) for v in ours.column("spread").to_pylist()], pa.float64())
+    ours = ours.set_column(spread, "spread", rounded)
+    assert ours.num_rows > 40
+    assert multiset(ours) == multiset(theirs)
+
+
+@pytest.mark.parametrize("few", [0, 10**9])
+def test_a_window_leaves_in_the_epoch_whose_rows_complete_it(spark, tmp_path, monkeypatch, few):
+    monkeypatch.setattr(engine, "_FEW", few)
+    feed = Feed(tmp_path / "rows", COLUMNS)
+    for times in ([0, 4], [5], [9, 21]):
+        feed.add(table([{"k": "a", "v": 1, "x": 0.0, "t": time} for time in times]))
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="64 MB")
+    stream = flow.source(feed.stream(spark), time="t", progress=pk.ordered())
+    out = stream.window(range=5).by("k").agg(n=pk.count()).to_memory()
+    flow.run(end=False)
+    ends = {number: sorted(rows.column("window_end").to_pylist()) for number, rows in out.sink.epochs.items()}
+    assert ends == {0: [], 1: [5], 2: [10]}
+
+
+def test_windows_over_the_results_of_a_join_and_of_windows(spark, tmp_path):
+    rng = np.random.default_rng(3)
+    sides = []
+    for name in ("left", "right"):
+        rows = [
+            {"k": "ab"[int(k)], "v": int(v), "x": 0.0, "t": int(t)}
+            for k, v, t in zip(
+                rng.integers(0, 2, 60), rng.integers(0, 9, 60), np.sort(rng.integers(0, 90, 60)), strict=True
+            )
+        ]
+        sides.append((name, [table(rows[:20]), table(rows[20:40]), table(rows[40:])]))
+
+    def chained(flow: Any, sources: list[Any]) -> tuple[Any, Any]:
+        left, right = (
+            flow.source(data, time="t", progress=pk.ordered(), name=name)
+            for data, (name, _) in zip(sources, sides, strict=True)
+        )
+        paired = left.join(right, on="k", within=pk.band(3, 3), how="left")
+        counted = paired.window(range=10, slide=5).by("k").agg(n=pk.count(), total=pk.sum("v_right"))
+        most = counted.window(range=20).agg(most=pk.max("n"), rows=pk.count())
+        return counted.to_memory(), most.where("rows > 1").to_memory()
+
+    local = pk.LocalFlow()
+    expected = chained(local, [tables for _, tables in sides])
+    local.run()
+    feeds = []
+    for name, tables in sides:
+        feed = Feed(tmp_path / name, COLUMNS)
+        for rows in tables:
+            feed.add(rows)
+        feeds.append(feed)
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="64 MB")
+    out = chained(flow, [feed.stream(spark) for feed in feeds])
+    flow.run()
+    for ours, theirs in zip(out, expected, strict=True):
+        assert theirs.table().num_rows > 3
+        assert multiset(ours.table()) == multiset(theirs.table())
