@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 """Told apart by people who see no difference between red and green."""
 _MARKERS = "osD^vP"
+_LINES = ("-", "--", ":")
+"""With more curves than colours, those of the second round are dashed, and so on."""
+_LETTER = 0.11
+"""Inches that a letter of the title takes."""
 
 
 def need_matplotlib() -> None:
@@ -34,8 +38,9 @@ def draw(experiment: Experiment, table: Table, path: Path, scale: float) -> None
     panels: dict[str, list[Measure]] = {}
     for measure in experiment.measures:
         panels.setdefault(measure.panel or measure.label, []).append(measure)
-    figure = Figure(figsize=(max(6.4, 4.6 * len(panels)), 4.4), layout="constrained")
-    figure.suptitle(f"{caption(experiment.id)}  {experiment.title}", fontsize=12)
+    title = f"{caption(experiment.id)}  {experiment.title}"
+    figure = Figure(figsize=(max(6.4, 4.6 * len(panels), _LETTER * len(title)), 4.4), layout="constrained")
+    figure.suptitle(title, fontsize=12)
     figure.supxlabel(
         f"simulated at 1/{1 / scale:g} of the thesis' size, seeds: {table.seeds}", fontsize=8, color="grey"
     )
@@ -67,7 +72,10 @@ def _panel(axes: Axes, experiment: Experiment, table: Table, measures: list[Meas
 def _sweep(axes: Axes, curve: Curve, label: str, number: int) -> None:
     margin = None if np.isnan(curve.margin).all() else curve.margin
     colour, marker = _COLOURS[number % len(_COLOURS)], _MARKERS[number % len(_MARKERS)]
-    axes.errorbar(curve.x, curve.mean, margin, label=label, color=colour, marker=marker, markersize=5, capsize=3)
+    line = _LINES[number // len(_COLOURS) % len(_LINES)]
+    axes.errorbar(
+        curve.x, curve.mean, margin, label=label, color=colour, marker=marker, markersize=5, capsize=3, linestyle=line
+    )
 
 
 def _path(axes: Axes, curve: Curve, label: str, colour: str) -> None:
