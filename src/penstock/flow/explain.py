@@ -20,6 +20,7 @@ from penstock.flow.report import Report
 from penstock.flow.sinks import Sink
 from penstock.operators.window_join import Baseline, MethodName, method_name
 from penstock.planner import Choice, describe, explain_choice
+from penstock.planner.window_aggregate import explain_aggregate
 
 
 def explain(
@@ -49,7 +50,7 @@ def _describe(node: Node, report: Report, choices: Mapping[str, Choice]) -> list
     if isinstance(node, JoinNode):
         return [*_describe_join(node, choices.get(node.name)), *_measured(node, report)]
     if isinstance(node, AggregateNode):
-        return [*_describe_aggregate(node), *_measured(node, report)]
+        return [*_describe_aggregate(node, report), *_measured(node, report)]
     if isinstance(node, SourceNode):
         return [_describe_source(node, report)]
     if isinstance(node, SelectNode):
@@ -69,11 +70,20 @@ def _describe_join(node: JoinNode, choice: Choice | None) -> list[str]:
     return [*lines, f"  pairs only where {node.where} (native)"] if node.where else lines
 
 
-def _describe_aggregate(node: AggregateNode) -> list[str]:
+def _describe_aggregate(node: AggregateNode, report: Report) -> list[str]:
     config = node.config
     by = f" by {', '.join(config.by)}" if config.by else ""
     asked = ", ".join(f"{name} = {function}" for name, function in config.aggregates)
-    return [f"{node.name}: {config.window}{by}: {asked}"]
+    lines = explain_aggregate(config, _rows_per_partial(node, report))
+    return [f"{node.name}: {config.window}{by}: {asked}", *(f"  {line}" for line in lines)]
+
+
+def _rows_per_partial(node: AggregateNode, report: Report) -> float | None:
+    """How many rows Spark made one partial of; None where rows come to the operator as they are."""
+    took = sum(epoch.operators[node.name].rows_in for epoch in report.epochs if node.name in epoch.operators)
+    sources = {source.name for source in sources_of(node)}
+    rows = sum(count for epoch in report.epochs for name, count in epoch.rows_in.items() if name in sources)
+    return rows / took if took and rows > took else None
 
 
 def _chosen(choice: Choice | None, method: MethodName | Baseline) -> tuple[str, ...]:
