@@ -88,8 +88,8 @@ def run(spark, folder: Path, feeds: list[Feed], method: str, *, end: bool) -> tu
 
 CASES = [
     *((times, "auto") for times in (0.5, 2, 8, 32)),
-    *((times, method) for times in (2, 8) for method in ("ewj", "ah_ewj", "rpwj")),
-    *(pytest.param(32, method, marks=pytest.mark.deep) for method in ("ewj", "ah_ewj", "rpwj")),
+    *((8, method) for method in ("ewj", "ah_ewj", "rpwj")),
+    *(pytest.param(times, m, marks=pytest.mark.deep) for times in (2, 32) for m in ("ewj", "ah_ewj", "rpwj")),
 ]
 
 
