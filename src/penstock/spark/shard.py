@@ -134,7 +134,8 @@ class ShardTask:
         tally = Tally()
         state = self._state(shard, store)
         logic = self.config.logic(self.types, store, budget, state, tally)
-        work = _Work(budget, len(self.inside))
+        blocks = isinstance(self.config, WindowJoin) and self.config.defers
+        work = _Work(budget, len(self.inside), kept=0 if blocks else self.share // 8)
         yield from self._run(logic, arrivals(state)(budget, work), work)
         begun = clock.perf_counter()
         _give_back()
@@ -336,8 +337,9 @@ def _give_back() -> None:
 class _Work:
     """Counts rows and where a task's time goes: waiting for input, working, handing over output, settling."""
 
-    def __init__(self, budget: Budget, ports: int) -> None:
+    def __init__(self, budget: Budget, ports: int, kept: int) -> None:
         self._budget = budget
+        self._kept = kept
         self.rows_in = 0
         self.rows_by_port = [0] * ports
         self.rows_out = 0
@@ -369,8 +371,11 @@ class _Work:
         yield from self._release(small, begun)
 
     def trim(self) -> None:
-        """Return what the allocator keeps, once an eighth of the share may have been freed since the last time."""
-        if 8 * self._freed > self._budget.limit:
+        """Return what the allocator keeps, once more than `kept` bytes may have been freed since the last time.
+
+        Methods that keep blocks in memory make many small ones, which leave holes: they keep nothing.
+        """
+        if self._freed >= self._kept:
             self._freed = 0
             _give_back()
 
