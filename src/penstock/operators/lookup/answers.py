@@ -1,0 +1,107 @@
+"""Puts stream rows and the master rows that they found together, in chunks that fit the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.core.budget import Budget
+from penstock.core.operator import Out
+from penstock.core.rows import Hashes, Indices, RowType, hashes_of
+from penstock.kernels.distinct import same_rows
+from penstock.kernels.match import expand
+from penstock.kernels.width import cut, row_widths
+
+if TYPE_CHECKING:
+    from penstock.operators.lookup.config import LookupJoin
+
+Mask = npt.NDArray[np.bool_]
+
+_LARGEST_CHUNK = 1 << 16
+
+_PAIR = 32
+"""Bytes that a pair takes while it is on its way: two indices, and their copies."""
+
+
+class Answers:
+    """Makes results of one lookup join."""
+
+    def __init__(self, config: LookupJoin, stream: RowType, budget: Budget) -> None:
+        self._stream = stream
+        self._columns = config.output_columns(stream)
+        self._output = config.output((stream,))
+        self._keeps = config.how == "left"
+        self._table_keys = config.table_keys
+        self._budget = budget
+
+    def keys(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        """The key columns of stream rows."""
+        return [self._stream.column(rows, name) for name in self._stream.keys]
+
+    def master_keys(self, master: pa.RecordBatch) -> list[pa.Array]:
+        """The same of master rows, in the same order."""
+        return [master.column(name) for name in self._table_keys]
+
+    def pairs(
+        self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch, by: Hashes | None = None
+    ) -> Iterator[tuple[Indices, Indices]]:
+        """Places of stream rows and of the master rows that have their key, in chunks.
+
+        `hashes` are those of the stream rows; `by` those of the master rows, ascending, if not the ones they bring.
+        """
+        held = hashes_of(master) if by is None else by
+        if not rows.num_rows or not held.size:
+            return
+        begin = held.searchsorted(hashes)
+        hit = held.take(begin, mode="clip") == hashes
+        end = begin.copy()
+        end[hit] = held.searchsorted(hashes[hit], "right")
+        row = rows.nbytes // rows.num_rows + master.nbytes // master.num_rows + _PAIR
+        limit = max(1, min(_LARGEST_CHUNK, int(self._budget.room / 3 / row)))
+        ours, theirs = self.keys(rows), self.master_keys(master)
+        with self._budget.hold(limit * _PAIR, "pairs of a lookup"):
+            for i, j in expand(begin, end, limit):
+                equal = same_rows(ours, i, theirs, j)
+                yield (i, j) if equal.all() else (i[equal], j[equal])
+
+    def found(self, rows: pa.RecordBatch, i: Indices, master: pa.RecordBatch, j: Indices) -> Iterator[Out]:
+        """Stream rows with the master rows that they found."""
+        for part in self._parts((rows, i), (master, j)):
+            yield self._made(rows, i[part], master, j[part])
+
+    def alone(self, rows: pa.RecordBatch, i: Indices) -> Iterator[Out]:
+        """Stream rows that have found nothing: they come out of a left join."""
+        if self._keeps and i.size:
+            for part in self._parts((rows, i)):
+                yield self._made(rows, i[part], None, i[part])
+
+    def _parts(self, *sides: tuple[pa.RecordBatch, Indices]) -> Iterator[slice]:
+        widths: Indices = sum(row_widths(rows, which) for rows, which in sides) + _PAIR  # type: ignore[assignment]
+        room = max(1, self._budget.room // 3)
+        for part in cut(widths, room):
+            with self._budget.hold(min(room, int(widths[part].sum())), "a chunk of output"):
+                yield part
+
+    def _made(self, rows: pa.RecordBatch, i: Indices, master: pa.RecordBatch | None, j: Indices) -> Out:
+        arrays: list[pa.Array] = []
+        for (ours, name), field in zip(self._columns, self._output, strict=True):
+            if ours:
+                arrays.append(self._stream.column(rows, name).take(pa.array(i)))
+            elif master is None:
+                arrays.append(pa.nulls(i.size, field.type))
+            else:
+                arrays.append(master.column(name).take(pa.array(j)))
+        return Out("results", pa.RecordBatch.from_arrays(arrays, schema=self._output))
+
+
+def null_keys(keys: Sequence[pa.Array]) -> Mask:
+    """Which rows have a null in their key: they match nothing."""
+    missing = np.zeros(len(keys[0]), np.bool_)
+    for key in keys:
+        if key.null_count:
+            missing |= key.is_null().to_numpy(zero_copy_only=False)
+    return missing

@@ -1,0 +1,108 @@
+"""What all back ends share: rows that wait, a table to read, and what becomes of the rows once they have met it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.budget import Budget
+from penstock.core.master import MasterTable
+from penstock.core.meter import Meter
+from penstock.core.operator import Out
+from penstock.core.rows import Hashes, Indices, hashes_of
+from penstock.operators.lookup.answers import Answers, Mask
+from penstock.operators.lookup.front import FrontStage
+from penstock.operators.lookup.waiting import Waiting
+
+
+@dataclass(slots=True)
+class BackStats:
+    """What the back end did so far."""
+
+    finished: int = 0
+    """Rows that have left it, answered or not."""
+    reads: int = 0
+    """Partitions or batches of keys that were read from the table."""
+    bytes_read: int = 0
+    looked_up: int = 0
+    """Keys that were asked for one by one."""
+
+
+@dataclass(slots=True)
+class Desk:
+    """Where a back end works: the table, its rows' answers, the cache before it if there is one, the budget."""
+
+    table: MasterTable
+    answers: Answers
+    budget: Budget
+    front: FrontStage | None = None
+    meter: Meter | None = None
+    stats: BackStats = field(default_factory=BackStats)
+
+    def scan(self, partition: int) -> pa.RecordBatch:
+        """Read a partition."""
+        return self._read(self.table.scan(partition))
+
+    def get(self, hashes: Hashes, keys: list[pa.Array]) -> pa.RecordBatch:
+        """Read the rows of some keys."""
+        self.stats.looked_up += hashes.size
+        return self._read(self.table.get(hashes, keys))
+
+    def meet(
+        self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch, *, whole: bool = True
+    ) -> Generator[Out, None, Mask]:
+        """Let rows meet master rows; which of them found any comes back. `whole`: all rows of each key are there.
+
+        What was found is offered to the cache.
+        """
+        matched = np.zeros(rows.num_rows, np.bool_)
+        counts = np.zeros(master.num_rows, np.int64)
+        asked = np.zeros(master.num_rows, np.uint64)
+        with self.budget.hold(rows.nbytes + 16 * master.num_rows, "rows that meet the table"):
+            for i, j in self.answers.pairs(rows, hashes, master):
+                matched[i] = True
+                counts += np.bincount(j, minlength=counts.size)
+                asked[j] = hashes_of(rows)[i]
+                yield from self.answers.found(rows, i, master, j)
+            if self.front is not None and whole:
+                self._offer(master, asked, counts)
+        if self.meter is not None:
+            self.meter.compute(comparisons=rows.num_rows, chain_nodes=master.num_rows)
+        return matched
+
+    def _offer(self, master: pa.RecordBatch, asked: Hashes, counts: Indices) -> None:
+        assert self.front is not None
+        found = np.flatnonzero(counts)
+        self.front.offer(master.take(pa.array(found)), asked[found], counts[found])
+
+    def _read(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        self.stats.reads += 1
+        self.stats.bytes_read += rows.nbytes
+        return rows
+
+
+class BackEnd(Protocol):
+    """A way to join waiting rows with a table that is not in memory."""
+
+    waiting: Waiting
+
+    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: int = 0) -> None:
+        """Let rows wait."""
+        ...
+
+    def free(self, rows: pa.RecordBatch) -> int:
+        """How many more rows like these may wait before the table must be read."""
+        ...
+
+    def step(self, position: float = 1.0) -> Iterator[Out]:
+        """One iteration: at most one read of the table. `position` says which waiting row chooses, 1 the oldest."""
+        ...
+
+    @property
+    def at_once(self) -> bool:
+        """Whether rows never wait for others to share a read."""
+        ...

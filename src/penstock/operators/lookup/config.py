@@ -1,0 +1,119 @@
+"""What a lookup join is asked to do: look the rows of a stream up in a master table that is larger than memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import pyarrow as pa
+
+from penstock.core.budget import Budget
+from penstock.core.durations import Duration, TimeUnit
+from penstock.core.errors import ConfigError
+from penstock.core.master import TableSource
+from penstock.core.meter import Meter
+from penstock.core.operator import Logic, State
+from penstock.core.pages import PageStore
+from penstock.core.progress import Bounds
+from penstock.core.rows import RowType
+from penstock.core.time import Time
+from penstock.operators.lookup.methods import LookupMethod, Stages, read_stages
+
+LookupHow = Literal["inner", "left"]
+
+
+@dataclass(frozen=True, slots=True)
+class LookupJoin:
+    """Join each row of a stream with the rows of `table` that have its key.
+
+    A pair comes out once iff all its keys are equal; null equals nothing. With ``how="left"`` rows that find nothing
+    come out alone. Rows come out in any order. What a row sees is the version of the table that is current when it is
+    answered. Columns: those of the stream, then those of the table but for shared keys, with `suffix` where a name is
+    taken. A row may wait for others that need the same part of the table, up to `max_age` of event time.
+    """
+
+    table: TableSource
+    on: tuple[tuple[str, str], ...]
+    how: LookupHow = "inner"
+    method: LookupMethod = "auto"
+    suffix: str = "_right"
+    max_age: Duration | None = None
+    unit: TimeUnit = "ticks"
+    version: str | None = None
+    """The version of the table to read, the newest if not given."""
+    quota: int | None = None
+    """How many times the table may be read in an epoch, as often as needed if not given."""
+
+    def __post_init__(self) -> None:
+        if not self.on:
+            raise ConfigError("on=[] names no key. Write on='customer_id', or a list of columns.")
+        if self.how not in get_args(LookupHow):
+            raise ConfigError(
+                f"how={self.how!r} is not a kind of lookup. Write 'inner', or 'left' to keep rows that find nothing."
+            )
+        theirs = {theirs for _, theirs in self.on}
+        if theirs != set(self.table.keys):
+            raise ConfigError(
+                f"on={[ours for ours, _ in self.on]} looks up by {', '.join(sorted(theirs))}, but the table is keyed "
+                f"by {', '.join(self.table.keys)}. Key it by the columns of on=."
+            )
+        read_stages(self.method)
+        if self.max_age is not None:
+            self.max_age.on(self.unit, "max_age")
+
+    @property
+    def stages(self) -> Stages:
+        """The back end, and the front stage before it if there is one."""
+        return read_stages(self.method)
+
+    @property
+    def table_keys(self) -> tuple[str, ...]:
+        """The table's key columns, in the order of the stream's."""
+        return tuple(theirs for _, theirs in self.on)
+
+    @property
+    def defers(self) -> bool:
+        """Whether rows may wait over epochs."""
+        return self.stages.defers or self.quota is not None
+
+    def output_columns(self, stream: RowType) -> tuple[tuple[bool, str], ...]:
+        """Where each column of the results comes from: whether from the stream, and its name there."""
+        shared = {ours for ours, theirs in self.on if ours == theirs}
+        ours = [(True, name) for name in stream.columns.names]
+        return (*ours, *((False, name) for name in self.table.columns.names if name not in shared))
+
+    def output(self, inputs: tuple[RowType, ...]) -> pa.Schema:
+        """The columns of the results."""
+        (stream,) = inputs
+        fields: list[tuple[str, pa.DataType]] = []
+        for ours, name in self.output_columns(stream):
+            shown = name if ours or name not in stream.columns.names else name + self.suffix
+            if shown in (taken for taken, _ in fields):
+                raise ConfigError(
+                    f"The table's column {name!r} would be called {shown!r}, which is taken. "
+                    f"Rename it, or write another suffix=."
+                )
+            columns = stream.columns if ours else self.table.columns
+            fields.append((shown, columns.field(name).type))
+        return pa.schema(fields)
+
+    def bounds(self, bound: Time) -> Bounds:
+        """What can still come out of a join in which no row waits."""
+        return Bounds((bound, bound), (bound, bound))
+
+    def bound(self, bounds: Bounds) -> Time:
+        """The bound on the event time of the results."""
+        return bounds.individual[0]
+
+    def logic(
+        self,
+        inputs: tuple[RowType, ...],
+        store: PageStore,
+        budget: Budget,
+        state: State,
+        meter: Meter | None = None,
+    ) -> Logic:
+        """The algorithm that `method` names."""
+        from penstock.operators.lookup.logic import LookupLogic
+
+        return LookupLogic(self, inputs[0], store, budget, state, meter)

@@ -1,0 +1,331 @@
+"""The front stage: a cache of single master rows that answers for the frequent keys before any back end is asked.
+
+An entry is all rows of one key, or the knowledge that there is none, so a hit is a whole answer. Which entries are
+worth their room is told by how often they matched (`admission`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.budget import Budget
+from penstock.core.operator import Out
+from penstock.core.pages import Page, PageStore, read_page, write_page
+from penstock.core.rows import HASH, TIME, Hashes, Indices, concat, hashes_of
+from penstock.kernels.distinct import run_starts
+from penstock.kernels.hashing import hash_keys
+from penstock.operators.lookup.admission import RULES, Frequencies, Policy, Threshold
+from penstock.operators.lookup.answers import Answers, Mask
+
+CACHED = 1
+"""The port of pages that hold cached master rows."""
+
+PRESENT = "__present"
+"""Beside a cached row: whether the table has it. Keys that it has not are worth remembering, too."""
+
+_BLOCKS = 8
+"""Entries come in blocks; more than so many are merged, as are those of which most have left."""
+
+_SLOT = 16
+"""Bytes beside each row: its frequency and its entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """What the front stage is given: its part of the memory, or a number of rows, and who gets in.
+
+    >>> Front(share=0.2).policy
+    'strict'
+    """
+
+    share: float = 0.15
+    policy: Policy = "strict"
+    slots: int | None = None
+    threshold: int = 10
+    adaptive: bool = True
+    every: int = 10
+    halve: int | None = None
+    """After so many offers frequencies are halved, by policy `decay`; as many as there are slots if not given."""
+    span: int | None = None
+    """Missed keys are counted over so many misses before a back end that answers at once; 4 times the slots if not
+    given."""
+
+
+@dataclass(slots=True)
+class FrontStats:
+    """What happened so far."""
+
+    hits: int = 0
+    misses: int = 0
+    """Rows that went on to the back end."""
+    admissions: int = 0
+    evictions: int = 0
+
+
+@dataclass(slots=True)
+class _Block:
+    """Cached rows, ascending by hash; an entry is a run of them."""
+
+    rows: pa.RecordBatch
+    first: Indices
+    freq: Frequencies
+    alive: Mask
+    page: Page | None = None
+    changed: bool = True
+
+    @property
+    def sizes(self) -> Indices:
+        return np.diff(self.first, append=self.rows.num_rows)
+
+    @property
+    def entry(self) -> Indices:
+        """The entry of each row."""
+        return np.repeat(np.arange(self.first.size), self.sizes)
+
+
+class FrontStage:
+    """The cache of one shard."""
+
+    def __init__(self, settings: Front, answers: Answers, columns: pa.Schema, budget: Budget) -> None:
+        self._settings = settings
+        self._answers = answers
+        self._budget = budget
+        self.limit = int(settings.share * budget.limit)
+        self.schema = pa.schema([(HASH, pa.uint64()), (TIME, pa.int64()), *columns, (PRESENT, pa.bool_())])
+        self.threshold = Threshold(settings.threshold, settings.every, settings.adaptive)
+        self.stats = FrontStats()
+        self._blocks: list[_Block] = []
+        self._charged = 0
+        self._offers = 0
+
+    @property
+    def rows(self) -> int:
+        """How many rows are cached."""
+        return sum(int(block.sizes[block.alive].sum()) for block in self._blocks)
+
+    @property
+    def slots(self) -> int:
+        """How many rows there is room for, by the width of those that are here."""
+        if self._settings.slots is not None:
+            return self._settings.slots
+        held = sum(block.rows.num_rows for block in self._blocks)
+        width = sum(block.rows.nbytes for block in self._blocks) / held if held else _WIDTH
+        return max(1, int(self.limit / (width + _SLOT)))
+
+    @property
+    def keys(self) -> pa.Table:
+        """The keys that are cached, to look at."""
+        live = [block.rows.take(pa.array(np.flatnonzero(block.alive[block.entry]))) for block in self._blocks]
+        return pa.Table.from_batches(live, self.schema)
+
+    def probe(self, rows: pa.RecordBatch) -> Generator[Out, None, Mask]:
+        """Answer for the rows whose key is cached; which those are comes back."""
+        hit = np.zeros(rows.num_rows, np.bool_)
+        hashes = hashes_of(rows)
+        for block in self._blocks:
+            counts = np.zeros(block.rows.num_rows, np.int64)
+            for i, j in self._answers.pairs(rows, hashes, block.rows):
+                live = block.alive[np.searchsorted(block.first, j, "right") - 1]
+                i, j = i[live], j[live]
+                hit[i] = True
+                there = block.rows.column(PRESENT).to_numpy(zero_copy_only=False)[j]
+                if self._settings.policy == "decay":
+                    counts += np.bincount(j, minlength=counts.size)
+                yield from self._answers.found(rows, i[there], block.rows, j[there])
+                yield from self._answers.alone(rows, i[~there])
+            if counts.any():
+                block.freq += counts[block.first]
+                block.changed = True
+        self.stats.hits += int(hit.sum())
+        return hit
+
+    def offer(self, rows: pa.RecordBatch, hashes: Hashes, counts: Indices) -> None:
+        """Offer master rows, all that there are of each key, in the order in which they matched.
+
+        `hashes` are those that stream rows of the key bring; `counts` how many of them matched.
+        """
+        worth = counts >= self.threshold.value
+        if not worth.any():
+            return
+        places = np.flatnonzero(worth)
+        order = places[np.argsort(hashes[places], kind="stable")]
+        rows, hashes, counts = rows.take(pa.array(order)), hashes[order], counts[order]
+        first = run_starts(hashes.view(np.int64))
+        self._forget(rows, hashes)
+        self._admit(_block(rows, hashes, self.schema), first, counts[first].astype(np.float64), order[first])
+
+    def offer_missing(self, keys: Sequence[pa.Array], names: Sequence[str], hashes: Hashes, counts: Indices) -> None:
+        """Offer the knowledge that the table has no such keys."""
+        given = dict(zip(names, keys, strict=True))
+        columns = [given.get(f.name, pa.nulls(hashes.size, f.type)) for f in self.schema if f.name not in _OURS]
+        fields = [field for field in self.schema if field.name not in _OURS]
+        rows = pa.RecordBatch.from_arrays(
+            [*columns, pa.array(np.zeros(hashes.size, np.bool_))],
+            schema=pa.schema([*fields, self.schema.field(PRESENT)]),
+        )
+        self.offer(rows, hashes, counts)
+
+    def invalidate(self, keys: Sequence[pa.Array] | None) -> None:
+        """Forget these keys, or all."""
+        if keys is None:
+            self._clear()
+            return
+        changed = hash_keys(keys)
+        for block in self._blocks:
+            gone = np.isin(hash_keys(self._answers.master_keys(block.rows)), changed)
+            block.alive &= ~np.logical_or.reduceat(gone, block.first)
+            block.changed = True
+        self._tidy()
+
+    def resize(self, limit: int) -> None:
+        """Give the cache another part of the memory; the least frequent leave if it is less."""
+        self.limit = limit
+        excess = self.rows - self.slots
+        if excess > 0:
+            where, freq, sizes = self._entries()
+            order = np.argsort(freq, kind="stable")
+            gone = order[: np.searchsorted(np.cumsum(sizes[order]), excess) + 1]
+            self._evict(where, gone)
+            self._tidy()
+
+    @property
+    def span(self) -> int:
+        """Over how many misses keys are counted before a back end that answers at once."""
+        return self._settings.span or 4 * self.slots
+
+    def iterated(self, evictions: int, *, shedding: bool = False) -> None:
+        """One more iteration of the join is over."""
+        slots = self.slots
+        self.threshold.look(self.rows / slots, evictions, slots, shedding)
+
+    def save(self, store: PageStore) -> list[Page]:
+        """The cache as pages; rows that are written already stay so, their frequencies are written beside them."""
+        self._tidy()
+        pages = []
+        for block in self._blocks:
+            if block.page is None:
+                block.page = write_page(store, CACHED, block.rows)
+            if block.changed:
+                worth = np.where(block.alive, block.freq, -1.0)[block.entry]
+                beside = pa.record_batch({"freq": pa.array(worth), "entry": pa.array(block.entry)})
+                block.page = _marked(block.page, store.put(beside))
+            pages.append(block.page)
+        return pages
+
+    def restore(self, store: PageStore, pages: Sequence[Page]) -> None:
+        """Take up what was saved."""
+        for page in pages:
+            rows = read_page(store, page)
+            beside = store.get(str(page.marks)).slice(page.begin, page.rows)
+            entry = beside.column("entry").to_numpy()
+            first = run_starts(entry)
+            freq = beside.column("freq").to_numpy()[first].copy()
+            self._charge(rows)
+            self._blocks.append(_Block(rows, first, freq, freq >= 0, page, changed=False))
+
+    def _admit(self, rows: pa.RecordBatch, first: Indices, offered: Frequencies, order: Indices) -> None:
+        where, freq, sizes = self._entries()
+        needs = np.diff(first, append=rows.num_rows)
+        rank = np.argsort(order, kind="stable")
+        free = max(0, self.slots - int(sizes.sum()))
+        verdict = RULES[self._settings.policy](freq, sizes, free, offered[rank], needs[rank])
+        admitted = np.sort(rank[verdict.admitted])
+        self._evict(where, verdict.evicted)
+        self.stats.admissions += admitted.size
+        self.stats.evictions += verdict.evicted.size
+        self._decay(offered.size)
+        if admitted.size:
+            chosen = np.zeros(first.size, np.bool_)
+            chosen[admitted] = True
+            kept = rows.filter(pa.array(np.repeat(chosen, needs)))
+            if self._charge(kept):
+                starts = np.cumsum(needs[chosen]) - needs[chosen]
+                self._blocks.append(_Block(kept, starts, offered[chosen], np.ones(admitted.size, np.bool_)))
+        self._tidy()
+
+    def _entries(self) -> tuple[list[tuple[_Block, Indices]], Frequencies, Indices]:
+        """The live entries: where they are, their frequencies, their rows."""
+        where = [(block, np.flatnonzero(block.alive)) for block in self._blocks]
+        freq = [block.freq[live] for block, live in where]
+        sizes = [block.sizes[live] for block, live in where]
+        return where, np.concatenate([np.empty(0), *freq]), np.concatenate([np.empty(0, np.int64), *sizes])
+
+    def _evict(self, where: list[tuple[_Block, Indices]], gone: Indices) -> None:
+        before = 0
+        for block, live in where:
+            mine = gone[(gone >= before) & (gone < before + live.size)] - before
+            if mine.size:
+                block.alive[live[mine]] = False
+                block.changed = True
+            before += live.size
+
+    def _forget(self, rows: pa.RecordBatch, hashes: Hashes) -> None:
+        """Entries that are offered anew are replaced."""
+        for block in self._blocks:
+            again = np.isin(hashes_of(block.rows)[block.first], hashes) & block.alive
+            if again.any():
+                block.alive &= ~again
+                block.changed = True
+
+    def _decay(self, offers: int) -> None:
+        if self._settings.policy != "decay":
+            return
+        self._offers += offers
+        if self._offers >= (self._settings.halve or self.slots):
+            self._offers = 0
+            for block in self._blocks:
+                block.freq /= 2
+                block.changed = True
+
+    def _charge(self, rows: pa.RecordBatch) -> bool:
+        """Take the room of rows; False if there is none: a cache can do without."""
+        size = rows.nbytes + _SLOT * rows.num_rows
+        if size > self._budget.room:
+            return False
+        self._budget.charge(size, "cached master rows")
+        self._charged += size
+        return True
+
+    def _tidy(self) -> None:
+        """Merge blocks once they are many, or most of their rows have left."""
+        held, live = sum(block.rows.num_rows for block in self._blocks), self.rows
+        if len(self._blocks) <= _BLOCKS and 2 * live >= held:
+            return
+        kept = [block.rows.filter(pa.array(block.alive[block.entry])) for block in self._blocks]
+        freq = np.concatenate([np.empty(0), *(np.where(b.alive, b.freq, -1.0)[b.entry] for b in self._blocks)])
+        freq = freq[freq >= 0]
+        whole = concat(kept, self.schema)
+        order = np.argsort(hashes_of(whole), kind="stable")
+        self._clear()
+        merged = whole.take(pa.array(order))
+        if merged.num_rows and self._charge(merged):
+            first = run_starts(hashes_of(merged).view(np.int64))
+            self._blocks = [_Block(merged, first, freq[order][first], np.ones(first.size, np.bool_))]
+
+    def _clear(self) -> None:
+        self._blocks = []
+        self._budget.release(self._charged)
+        self._charged = 0
+
+
+_OURS = (HASH, TIME, PRESENT)
+
+_WIDTH = 120
+"""Bytes of a row, while none is known."""
+
+
+def _block(rows: pa.RecordBatch, hashes: Hashes, schema: pa.Schema) -> pa.RecordBatch:
+    """Master rows as the cache keeps them, under the hashes that stream rows bring."""
+    count = rows.num_rows
+    names = [field.name for field in schema if field.name not in _OURS]
+    there = rows.column(PRESENT) if PRESENT in rows.schema.names else pa.array(np.ones(count, np.bool_))
+    arrays = [pa.array(hashes), pa.array(np.zeros(count, np.int64)), *(rows.column(name) for name in names), there]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _marked(page: Page, marks: str) -> Page:
+    return replace(page, marks=marks)

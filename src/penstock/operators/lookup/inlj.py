@@ -1,0 +1,152 @@
+"""INLJ, the index nested-loop join: rows are looked up by key, a batch of them in one request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.operator import Out
+from penstock.core.pages import Page, PageStore, read_page, write_page
+from penstock.core.rows import HASH, TIME, Hashes, Indices, hashes_of
+from penstock.kernels.distinct import firsts
+from penstock.operators.lookup.back import Desk
+from penstock.operators.lookup.slots import room_for
+from penstock.operators.lookup.waiting import Waiting
+
+MISSED = 2
+"""The port of pages that say how often keys were missed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inlj:
+    """Look each key up. `batch` is how many rows are asked for in one request, as many as fit if not given.
+
+    >>> Inlj(batch=1000).batch
+    1000
+    """
+
+    batch: int | None = None
+
+
+class IndexJoin:
+    """Takes what waits, asks the table for its keys, answers."""
+
+    def __init__(self, settings: Inlj, desk: Desk, waiting: Waiting) -> None:
+        self._settings = settings
+        self._desk = desk
+        self.waiting = waiting
+        self.missed = Missed()
+
+    @property
+    def at_once(self) -> bool:
+        """A row never waits."""
+        return True
+
+    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: int = 0) -> None:
+        """Let rows wait for the next request."""
+        self.waiting.put(rows, hashes, np.zeros(rows.num_rows, np.int64), attempts)
+
+    def free(self, rows: pa.RecordBatch) -> int:
+        """How many more rows the next request may have."""
+        return (self._settings.batch or room_for(rows, self._desk.budget, self.waiting)) - len(self.waiting)
+
+    def step(self, position: float = 1.0) -> Iterator[Out]:
+        """Ask for all that waits."""
+        if not len(self.waiting):
+            return
+        rows, numbers = self.waiting.take(np.ones(len(self.waiting), np.bool_))
+        hashes = numbers["hash"].view(np.uint64)
+        keys = self._desk.answers.keys(rows)
+        order = np.argsort(hashes, kind="stable")
+        ordered = [key.take(pa.array(order)) for key in keys]
+        first = firsts(hashes[order].view(np.int64), ordered)
+        asked = order[first]
+        with self._desk.budget.hold(rows.nbytes, "rows that are looked up"):
+            wanted = [key.take(pa.array(asked)) for key in keys]
+            master = self._desk.get(hashes[asked], wanted)
+            with self._desk.budget.hold(master.nbytes, "rows of the table"):
+                yield from self._answer(rows, hashes, master)
+        self._desk.stats.finished += rows.num_rows
+
+    def _answer(self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch) -> Iterator[Out]:
+        desk = self._desk
+        matched = np.zeros(rows.num_rows, np.bool_)
+        asked = np.zeros(master.num_rows, np.uint64)
+        found = np.zeros(master.num_rows, np.bool_)
+        for i, j in desk.answers.pairs(rows, hashes, master):
+            matched[i] = True
+            asked[j] = hashes_of(rows)[i]
+            found[j] = True
+            yield from desk.answers.found(rows, i, master, j)
+        alone = np.flatnonzero(~matched)
+        yield from desk.answers.alone(rows, alone)
+        if desk.front is not None:
+            self._offer(rows, master, asked, np.flatnonzero(found), alone)
+
+    def _offer(
+        self, rows: pa.RecordBatch, master: pa.RecordBatch, asked: Hashes, found: Indices, alone: Indices
+    ) -> None:
+        """Keys that were missed often enough in this span are offered, those that the table has not as well."""
+        front = self._desk.front
+        assert front is not None
+        self.missed.count(hashes_of(rows), front.span)
+        some = found[self.missed.of(asked[found]) >= front.threshold.value]
+        front.offer(master.take(pa.array(some)), asked[some], self.missed.of(asked[some]))
+        hashes, places = np.unique(hashes_of(rows)[alone], return_index=True)
+        keys = [key.take(pa.array(alone[places])) for key in self._desk.answers.keys(rows)]
+        front.offer_missing(keys, self._desk.table.keys, hashes, self.missed.of(hashes))
+
+
+class Missed:
+    """The temporary buffer: how often keys were missed lately, forgotten when a span of misses is over.
+
+    >>> missed = Missed()
+    >>> missed.count(np.array([7, 7, 8], np.uint64), span=3)
+    >>> missed.of(np.array([7, 9], np.uint64)).tolist()
+    [2, 0]
+    >>> missed.count(np.array([8], np.uint64), span=3)
+    >>> missed.of(np.array([7, 8], np.uint64)).tolist()
+    [0, 1]
+    """
+
+    def __init__(self) -> None:
+        self._hashes = np.empty(0, np.uint64)
+        self._counts = np.empty(0, np.int64)
+        self._misses = 0
+
+    def count(self, hashes: Hashes, span: int) -> None:
+        """Some more misses."""
+        if self._misses >= span:
+            self._hashes, self._counts, self._misses = self._hashes[:0], self._counts[:0], 0
+        self._misses += hashes.size
+        keys, counts = np.unique(hashes, return_counts=True)
+        self._merge(keys, counts)
+
+    def of(self, hashes: Hashes) -> Indices:
+        """How often each was missed in this span."""
+        if not self._hashes.size:
+            return np.zeros(hashes.size, np.int64)
+        places = np.minimum(np.searchsorted(self._hashes, hashes), self._hashes.size - 1)
+        return np.where(self._hashes[places] == hashes, self._counts[places], 0)
+
+    def save(self, store: PageStore) -> list[Page]:
+        """As a page."""
+        if not self._hashes.size:
+            return []
+        zeros = np.zeros(self._hashes.size, np.int64)
+        columns = {HASH: self._hashes, TIME: zeros, "count": self._counts}
+        return [write_page(store, MISSED, pa.record_batch({name: pa.array(c) for name, c in columns.items()}))]
+
+    def restore(self, store: PageStore, pages: list[Page]) -> None:
+        """From pages."""
+        for page in pages:
+            rows = read_page(store, page)
+            self._merge(hashes_of(rows), rows.column("count").to_numpy())
+        self._misses = int(self._counts.sum())
+
+    def _merge(self, hashes: Hashes, counts: Indices) -> None:
+        self._hashes, places = np.unique(np.concatenate([self._hashes, hashes]), return_inverse=True)
+        self._counts = np.bincount(places, np.concatenate([self._counts, counts])).astype(np.int64)

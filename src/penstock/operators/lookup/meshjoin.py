@@ -1,0 +1,95 @@
+"""MESHJOIN: the table is read round and round, partition after partition, and waiting rows meet each of them once.
+
+A row may leave when the cursor is back where it was when the row came. So neither index nor order is needed, and a
+table may grow: rows that have not come round yet pass through what is appended, the others do not. R-MESHJOIN lets
+rows enter only at the beginning of a logical partition of several loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.operator import Out
+from penstock.core.rows import Hashes
+from penstock.operators.lookup.back import Desk
+from penstock.operators.lookup.slots import room_for
+from penstock.operators.lookup.waiting import Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class MeshJoin:
+    """Read the table cyclically. `slots`: how many rows may wait, h_S, as many as fit if not given.
+
+    `loads_per_logical` above 1 is R-MESHJOIN: a chunk of rows enters once in so many loads.
+
+    >>> MeshJoin(slots=1000).chunk(partitions=10)
+    100
+    """
+
+    slots: int | None = None
+    loads_per_logical: int = 1
+
+    def chunk(self, partitions: int, slots: int | None = None) -> int:
+        """How many rows enter at a time: w = h_S / k."""
+        loads = max(1, partitions // self.loads_per_logical)
+        return max(1, (slots or self.slots or partitions) // loads)
+
+
+class CyclicJoin:
+    """Waiting rows and the cursor."""
+
+    def __init__(self, settings: MeshJoin, desk: Desk, waiting: Waiting, cursor: int = 0) -> None:
+        self._settings = settings
+        self._desk = desk
+        self.waiting = waiting
+        self.cursor = cursor % max(1, desk.table.partitions)
+        self._entered = 0
+
+    @property
+    def at_once(self) -> bool:
+        """Rows wait until the cursor has come round."""
+        return False
+
+    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: int = 0) -> None:
+        """Let a chunk of rows start at the cursor."""
+        self._entered += rows.num_rows
+        self.waiting.put(rows, hashes, np.full(rows.num_rows, self.cursor), attempts)
+
+    def free(self, rows: pa.RecordBatch) -> int:
+        """How many more rows may enter before the next read: a chunk, and none inside of a logical partition."""
+        if self.cursor % self._settings.loads_per_logical:
+            return 0
+        slots = self._settings.slots or room_for(rows, self._desk.budget, self.waiting)
+        chunk = self._settings.chunk(self._desk.table.partitions, slots)
+        return max(0, min(chunk - self._entered, slots - len(self.waiting)))
+
+    def step(self, position: float = 1.0) -> Iterator[Out]:
+        """Read the partition at the cursor, let all rows that come to it meet it, and those go that have met all."""
+        desk, waiting = self._desk, self.waiting
+        partitions = desk.table.partitions
+        here = np.flatnonzero(waiting.partition == self.cursor)
+        if partitions:
+            master = desk.scan(self.cursor)
+            with desk.budget.hold(master.nbytes, "a partition of the table"):
+                rows = waiting.rows(here)
+                whole = desk.table.unique or desk.table.clustered
+                matched = yield from desk.meet(rows, waiting.hash[here], master, whole=whole)
+                waiting.mark(here[matched])
+        self.cursor = (self.cursor + 1) % max(1, partitions)
+        self._entered = 0
+        met = np.zeros(len(waiting), np.bool_)
+        met[here] = True
+        waiting.move(met, self.cursor)
+        yield from self._expire(met & (waiting.start == self.cursor))
+
+    def _expire(self, done: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Iterator[Out]:
+        """Rows that have met the whole table leave; of a left join those that matched nothing come out."""
+        if done.any():
+            rows, numbers = self.waiting.take(done)
+            with self._desk.budget.hold(rows.nbytes, "rows that leave"):
+                yield from self._desk.answers.alone(rows, np.flatnonzero(numbers["matched"] == 0))
+            self._desk.stats.finished += rows.num_rows

@@ -1,0 +1,74 @@
+"""The methods of lookup joins: a back end, and the front stage that may precede any of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from penstock.core.errors import ConfigError
+from penstock.operators.lookup.front import Front
+from penstock.operators.lookup.hybridjoin import HybridJoin
+from penstock.operators.lookup.inlj import Inlj
+from penstock.operators.lookup.meshjoin import MeshJoin
+
+MethodName = Literal["auto", "inlj", "meshjoin", "r-meshjoin", "hybridjoin", "cinlj", "cmeshjoin", "chybridjoin"]
+
+Back = Inlj | MeshJoin | HybridJoin
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """A back end, perhaps behind a front stage: ``Stages(HybridJoin(), Front(share=0.15))`` is CHYBRIDJOIN.
+
+    >>> Stages(Inlj()).defers
+    False
+    """
+
+    back: Back
+    front: Front | None = None
+
+    @property
+    def defers(self) -> bool:
+        """Whether rows may wait over epochs."""
+        return not isinstance(self.back, Inlj)
+
+
+LookupMethod = MethodName | Stages
+
+_NAMED: dict[str, Stages] = {
+    "inlj": Stages(Inlj()),
+    "meshjoin": Stages(MeshJoin()),
+    "r-meshjoin": Stages(MeshJoin(loads_per_logical=4)),
+    "hybridjoin": Stages(HybridJoin()),
+}
+_NAMED |= {f"c{name}": replace(_NAMED[name], front=Front()) for name in ("inlj", "meshjoin", "hybridjoin")}
+_NAMED["cinlj"] = Stages(Inlj(), Front(share=0.5, policy="decay", threshold=1))
+_NAMED["auto"] = _NAMED["cinlj"]
+
+
+def read_stages(method: LookupMethod) -> Stages:
+    """What a method's name stands for.
+
+    >>> read_stages("chybridjoin").front is not None
+    True
+    """
+    if isinstance(method, Stages):
+        return method
+    if method not in _NAMED:
+        raise ConfigError(f"method={method!r} is not one of {', '.join(get_args(MethodName))}.")
+    return _NAMED[method]
+
+
+def lookup_method_name(method: LookupMethod) -> str:
+    """What to call a method in reports.
+
+    >>> lookup_method_name(Stages(HybridJoin(), Front()))
+    'chybridjoin'
+    """
+    if not isinstance(method, Stages):
+        return method
+    names = {Inlj: "inlj", HybridJoin: "hybridjoin", MeshJoin: "meshjoin"}
+    plain = names[type(method.back)]
+    if isinstance(method.back, MeshJoin) and method.back.loads_per_logical > 1:
+        plain = "r-meshjoin"
+    return plain if method.front is None else f"c{plain}"

@@ -1,0 +1,7 @@
+"""Master tables that a stream can be looked up in: in memory, penstock's own pages, Parquet files, SQL databases."""
+
+from __future__ import annotations
+
+from penstock.storage.tables.arrow import ArrowTable
+
+__all__ = ["ArrowTable"]

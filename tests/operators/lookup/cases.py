@@ -1,0 +1,155 @@
+"""Streams, tables and memory made by hypothesis, and a lookup join run over them as a host would."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from penstock.core.budget import Budget
+from penstock.core.operator import Quiet, State
+from penstock.core.pages import clip_page
+from penstock.core.rows import RowType
+from penstock.core.time import TIME_MAX, TIME_MIN
+from penstock.kernels.hashing import hash_keys
+from penstock.kernels.route import hash_range, shard_of
+from penstock.operators.lookup import Front, HybridJoin, Inlj, LookupJoin, MeshJoin, Stages
+from penstock.storage.memory import MemoryPages
+from penstock.storage.tables import ArrowTable
+from tests.oracle import lookup as oracle
+
+STREAM = pa.schema({"k": pa.int64(), "n": pa.int64(), "t": pa.int64()})
+TABLE = pa.schema({"k": pa.int64(), "v": pa.string()})
+
+
+@dataclass(frozen=True)
+class Case:
+    """A lookup join and what comes: epochs of rows (k, n), each run on so many shards."""
+
+    config: LookupJoin
+    epochs: tuple[tuple[tuple[int | None, int], ...], ...]
+    shards: tuple[int, ...]
+    memory: int
+
+    @property
+    def stream(self) -> list[dict[str, int | None]]:
+        rows = [row for epoch in self.epochs for row in epoch]
+        return [{"k": k, "n": n, "t": t} for t, (k, n) in enumerate(rows)]
+
+    def expected(self) -> Counter[tuple]:
+        table = self.config.table.rows.to_pylist()
+        return oracle.lookup(self.stream, table, ["k"], ["v"], self.config.how)
+
+
+class Run:
+    """A host in small: shards, budgets, epochs, state saved and taken up again, also by other numbers of shards."""
+
+    def __init__(self, config: LookupJoin, memory: int) -> None:
+        self.config = config
+        self.memory = memory
+        self.types = RowType(STREAM, ("k",), "t")
+        self.results: Counter[tuple] = Counter()
+        self.states = [State()]
+        self.store = MemoryPages(Budget(10**9))
+        self.peak = 0
+        self.bound = TIME_MIN
+        self.time = 0
+        self.logics: list = []
+
+    def epoch(self, rows, shards: int, *, end: bool = False, idle: bool = True) -> None:
+        table = pa.table(
+            {
+                "__time": pa.array(range(self.time, self.time + len(rows)), pa.int64()),
+                "k": pa.array([k for k, _ in rows], pa.int64()),
+                "n": pa.array([n for _, n in rows], pa.int64()),
+            }
+        )
+        self.time += len(rows)
+        hashes = hash_keys([table.column("k").combine_chunks()])
+        entered = self.types.enter(table, hashes)
+        places = shard_of(hashes, shards)
+        states = self._on(shards)
+        self.logics = []
+        after = []
+        for shard in range(shards):
+            budget = Budget(self.memory)
+            logic = self.config.logic((self.types,), self.store, budget, states[shard])
+            self._take(logic.advance(0, self.bound))
+            self._take(logic.rows(0, entered.take(pa.array(np.flatnonzero(places == shard)))))
+            self._take(logic.advance(0, TIME_MAX if end else self.time))
+            if idle:
+                self._take(logic.idle(Quiet(len(rows))))
+            after.append(logic.state())
+            self.peak = max(self.peak, budget.peak)
+            self.logics.append(logic)
+        self.states = after
+        self.bound = self.time
+
+    def _take(self, outs) -> None:
+        for out in outs:
+            assert out.outlet == "results"
+            for row in out.rows.to_pylist():
+                self.results[tuple(row.values())] += 1
+
+    def _on(self, shards: int) -> list[State]:
+        if shards == len(self.states):
+            return self.states
+        pages = [page for state in self.states for page in state.pages]
+        ranges = [hash_range(shard, shards) for shard in range(shards)]
+        clipped = [[clip_page(self.store, page, *ends) for page in pages] for ends in ranges]
+        return [State(tuple(page for page in some if page is not None)) for some in clipped]
+
+
+def run(case: Case) -> Run:
+    """All the epochs of a case, and one more that ends the stream."""
+    at_work = Run(case.config, case.memory)
+    for rows, shards in zip(case.epochs, case.shards, strict=True):
+        at_work.epoch(rows, shards)
+    at_work.epoch((), case.shards[-1] if case.shards else 1, end=True)
+    return at_work
+
+
+def fronts() -> st.SearchStrategy[Front | None]:
+    some = st.builds(
+        Front,
+        share=st.sampled_from([0.05, 0.15, 0.5]),
+        policy=st.sampled_from(["strict", "paper", "decay"]),
+        slots=st.sampled_from([None, 1, 2, 5]),
+        threshold=st.integers(1, 4),
+        adaptive=st.booleans(),
+        every=st.integers(1, 3),
+        halve=st.sampled_from([None, 1, 7]),
+        span=st.sampled_from([None, 1, 10]),
+    )
+    return st.none() | some
+
+
+def backs() -> st.SearchStrategy:
+    slots = st.sampled_from([None, 1, 2, 7, 30])
+    return st.one_of(
+        st.builds(Inlj, batch=st.sampled_from([None, 1, 3])),
+        st.builds(HybridJoin, slots=slots),
+        st.builds(MeshJoin, slots=slots, loads_per_logical=st.sampled_from([1, 1, 2, 3])),
+    )
+
+
+@st.composite
+def cases(draw, methods=None) -> Case:
+    keys = draw(st.sampled_from([1, 3, 12]))
+    key = st.integers(0, keys) | st.just(0)
+    table_keys = draw(st.lists(st.integers(0, keys), max_size=20))
+    if draw(st.booleans()):
+        table_keys = sorted(set(table_keys))
+    rows = pa.table({"k": pa.array(table_keys, pa.int64()), "v": [f"v{n}" for n in range(len(table_keys))]}, TABLE)
+    table = ArrowTable(rows, ("k",), partition_rows=draw(st.sampled_from([1, 2, 5, 100])))
+    method = draw(methods or st.builds(Stages, back=backs(), front=fronts()))
+    config = LookupJoin(table, (("k", "k"),), draw(st.sampled_from(["inner", "left"])), method)
+    row = st.tuples(st.none() | key | key, st.integers(0, 3))
+    epochs = draw(st.lists(st.lists(row, max_size=30).map(tuple), max_size=5))
+    shards = draw(st.lists(st.integers(1, 3), min_size=len(epochs), max_size=len(epochs)))
+    if draw(st.booleans()):
+        config = replace(config, max_age=None)
+    return Case(config, tuple(epochs), tuple(shards), draw(st.sampled_from([20_000, 10**6])))
