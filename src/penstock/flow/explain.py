@@ -8,6 +8,7 @@ from penstock.core.budget import show_bytes
 from penstock.flow.graph import (
     AggregateNode,
     JoinNode,
+    LookupNode,
     Node,
     OperatorNode,
     SelectNode,
@@ -51,6 +52,8 @@ def _describe(node: Node, report: Report, choices: Mapping[str, Choice]) -> list
         return [*_describe_join(node, choices.get(node.name)), *_measured(node, report)]
     if isinstance(node, AggregateNode):
         return [*_describe_aggregate(node, report), *_measured(node, report)]
+    if isinstance(node, LookupNode):
+        return [*_describe_lookup(node), *_measured(node, report), *_counted(node, report)]
     if isinstance(node, SourceNode):
         return [_describe_source(node, report)]
     if isinstance(node, SelectNode):
@@ -68,6 +71,28 @@ def _describe_join(node: JoinNode, choice: Choice | None) -> list[str]:
     lines = [f"{node.name}: {config.how} join on {on} within {config.within}, time of results: {config.time}"]
     lines += [f"  {line}" for line in _chosen(choice, method_name(config.method))]
     return [*lines, f"  pairs only where {node.where} (native)"] if node.where else lines
+
+
+def _describe_lookup(node: LookupNode) -> list[str]:
+    config = node.config
+    on = ", ".join(ours if ours == theirs else f"{ours} = {theirs}" for ours, theirs in config.on)
+    return [
+        f"{node.name}: {config.how} lookup on {on} in {config.table}, {node.freshness}",
+        f"  method {node.method(config)}",
+    ]
+
+
+def _counted(node: LookupNode, report: Report) -> list[str]:
+    """Hits and misses over all epochs that are known, and who waits now."""
+    epochs = [epoch.operators[node.name].counts for epoch in report.epochs if node.name in epoch.operators]
+    if not epochs:
+        return []
+    hits, misses, reads = (sum(counts.get(name, 0) for counts in epochs) for name in ("hits", "misses", "reads"))
+    share = f"{100 * hits / (hits + misses):.1f} % of the rows" if hits + misses else "no rows"
+    return [
+        f"  cache: {epochs[-1].get('cached', 0):,} rows of the table answered for {share}; the table was read "
+        f"{reads:,} times; {epochs[-1].get('waiting', 0):,} rows wait"
+    ]
 
 
 def _describe_aggregate(node: AggregateNode, report: Report) -> list[str]:

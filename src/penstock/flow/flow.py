@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.core.budget import parse_bytes
 from penstock.core.errors import ConfigError, FlowError
+from penstock.core.master import TableSource
 from penstock.core.progress import NoPromise, Policy, Punctuated
 from penstock.core.rows import RESERVED
 from penstock.core.time import time_unit
@@ -126,6 +127,10 @@ class Flow(abc.ABC):
     @abc.abstractmethod
     def _check_pairs(self, node: JoinNode, condition: str) -> None:
         """Raise unless `condition` can be asked of the pairs of a join."""
+
+    @abc.abstractmethod
+    def _master_table(self, table: Any, keys: tuple[str, ...], operator: str) -> TableSource:
+        """Where the rows of a master table are, to be looked up by `keys`."""
 
     def _add(self, sink: Sink) -> None:
         if isinstance(sink, ParquetSink):

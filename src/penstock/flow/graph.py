@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -14,7 +14,11 @@ from penstock.core.rows import RowType
 from penstock.core.time import Time
 from penstock.core.within import LEFT, RIGHT
 from penstock.operators.aggregate.config import WindowAggregate
+from penstock.operators.lookup import LookupJoin, lookup_method_name
 from penstock.operators.window_join import WindowJoin, method_name
+
+Freshness = Literal["snapshot", "latest"]
+"""Which version of a master table rows see: that of the flow's first start, or in each epoch the newest."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -142,6 +146,27 @@ class JoinNode(OperatorNode):
         shown |= {(RIGHT, right): left for left, right in self.config.on if left == right}
         both = tuple({name: shown[port, name] for name in self.types[port].columns.names} for port in (LEFT, RIGHT))
         return both[0], both[1]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LookupNode(OperatorNode):
+    """A stream whose rows were looked up in a master table. The event time of a result is its stream row's."""
+
+    input: Node
+    config: LookupJoin
+    types: tuple[RowType]
+    freshness: Freshness = "snapshot"
+    memory: int | None = None
+    """What of the flow's memory the lookup may take; all that there is if not given."""
+
+    def method(self, config: LookupJoin) -> str:
+        """The name of the method that runs."""
+        return lookup_method_name(config.method)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """One: the table is no stream."""
+        return (self.input,)
 
 
 def late_columns(node: Node) -> pa.Schema:

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
 
-from penstock.core.durations import DurationLike
+from penstock.core.budget import parse_bytes
+from penstock.core.durations import Duration, DurationLike
 from penstock.core.errors import ConfigError
 from penstock.core.rows import RowType
 from penstock.core.windows import SlideByTuple, Window, sliding
 from penstock.core.within import LEFT, RIGHT, Band, Tumbling
-from penstock.flow.graph import AggregateNode, JoinNode, Node, SelectNode, UnionNode, WhereNode, late_columns
+from penstock.flow.graph import (
+    AggregateNode,
+    Freshness,
+    JoinNode,
+    LookupNode,
+    Node,
+    SelectNode,
+    UnionNode,
+    WhereNode,
+    late_columns,
+)
 from penstock.flow.keys import common_key
 from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
 from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, WindowAggregate
 from penstock.operators.aggregate.config import Method as AggregateMethod
+from penstock.operators.lookup import LookupJoin, LookupMethod
+from penstock.operators.lookup.config import LookupHow
 from penstock.operators.window_join import JoinTime, WindowJoin
 from penstock.operators.window_join.config import default_time, read_how, read_on
 from penstock.operators.window_join.methods import Method, read_method
@@ -260,6 +273,61 @@ class Stream(Outlets):
             self._flow._check_pairs(node, where)
         return self._made(node)
 
+    def lookup(
+        self,
+        table: Any,
+        on: str | Sequence[str] | Mapping[str, str],
+        how: LookupHow = "inner",
+        freshness: Freshness = "snapshot",
+        memory: str | int | None = None,
+        max_age: DurationLike | None = None,
+        method: LookupMethod = "auto",
+        suffix: str = "_right",
+        name: str | None = None,
+    ) -> Stream:
+        """Join each row with the rows of a master table that have its key; the table may be larger than memory.
+
+        `table`: a master table (`pk.page_table`, `pk.parquet_table`, `pk.sql_table`), a folder of Parquet files, an
+        Arrow table, or on Spark any batch DataFrame. `how`: inner, or left to keep rows that find nothing.
+        `freshness`: the table as it was when the flow first started (``"snapshot"``), or as it is in each epoch
+        (``"latest"``). `memory`: how much of the flow's memory to use. `max_age`: how long, in event time, a row may
+        wait for others that need the same part of the table.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> orders = flow.source(pa.table({"customer": [7, 8], "t": [1, 2]}), time="t")
+        >>> customers = pa.table({"customer": [7], "name": ["Ada"]})
+        >>> rows = orders.lookup(customers, on="customer", how="left").to_memory()
+        >>> _ = flow.run()
+        >>> rows.table().sort_by("t").to_pylist()
+        [{'customer': 7, 't': 1, 'name': 'Ada'}, {'customer': 8, 't': 2, 'name': None}]
+        """
+        keys, node = read_on(on), self._node
+        for ours, _ in keys:
+            if ours not in node.columns.names:
+                raise ConfigError.unknown_column("on", ours, node.columns.names)
+        if freshness not in get_args(Freshness):
+            raise ConfigError(f"freshness={freshness!r} is not one of {', '.join(get_args(Freshness))}.")
+        called = self._flow._operator_name(name, "lookup")
+        source = self._flow._master_table(table, tuple(theirs for _, theirs in keys), called)
+        types = (RowType(_as_keys(node.columns, keys, source.columns), tuple(ours for ours, _ in keys), node.time),)
+        age = None if max_age is None else Duration.of(max_age, "max_age")
+        config = LookupJoin(source, keys, how, method, suffix, age, node.unit)
+        made = LookupNode(
+            columns=config.output(types),
+            time=node.time,
+            unit=node.unit,
+            timed=node.timed and node.time is not None,
+            clock=() if node.time is None else (node.time,),
+            name=called,
+            input=node,
+            config=config,
+            types=types,
+            freshness=freshness,
+            memory=None if memory is None else parse_bytes(memory),
+        )
+        return self._made(made)
+
     def window(
         self,
         window: Window | None = None,
@@ -435,6 +503,21 @@ def _row_types(left: Node, right: Node, keys: tuple[tuple[str, str], ...]) -> tu
         RowType(columns[LEFT], tuple(ours for ours, _ in keys), left.time),
         RowType(columns[RIGHT], tuple(theirs for _, theirs in keys), right.time),
     )
+
+
+def _as_keys(columns: pa.Schema, keys: tuple[tuple[str, str], ...], table: pa.Schema) -> pa.Schema:
+    """A stream's columns with keys of the types that the table has."""
+    for ours, theirs in keys:
+        kind = common_key(columns.field(ours), table.field(theirs))
+        if kind != table.field(theirs).type:
+            raise ConfigError(
+                f"on={ours!r} is {columns.field(ours).type}, but the table's key {theirs!r} is "
+                f"{table.field(theirs).type}, and some of the stream's keys do not fit that. "
+                f"Cast one of them: .select('*', 'CAST({ours} AS …) AS …')."
+            )
+        place = columns.get_field_index(ours)
+        columns = columns.set(place, columns.field(place).with_type(kind))
+    return columns
 
 
 def _passes(column: str | None, expressions: Sequence[Any]) -> bool:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from penstock.core.budget import Budget
 from penstock.core.errors import ConfigError, FlowError
+from penstock.core.master import TableSource
 from penstock.core.meter import Tally
 from penstock.core.operator import Logic, Quiet, State
 from penstock.core.progress import Policy, Seen, Track, follow, wake
@@ -27,6 +28,7 @@ from penstock.flow.flow import Flow
 from penstock.flow.graph import (
     AggregateNode,
     JoinNode,
+    LookupNode,
     Node,
     OperatorNode,
     SelectNode,
@@ -37,17 +39,19 @@ from penstock.flow.graph import (
     sources_of,
     walk,
 )
-from penstock.flow.report import EpochReport, OperatorReport, Report
+from penstock.flow.report import EpochReport, OperatorReport, Report, added_up, counts_of
 from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink, operators_needed
 from penstock.flow.stream import Stream
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import shard_of
 from penstock.local import sql
+from penstock.operators.lookup import LookupJoin
 from penstock.planner import Pilot
 from penstock.planner.machine import here
 from penstock.storage.compaction import compact
 from penstock.storage.files import FilePages
 from penstock.storage.memory import MemoryPages
+from penstock.storage.tables.reading import read_table, settled
 
 _SMALLEST_SHARE = 1_000
 """Bytes a shard needs at least: a few rows of arrivals and one of output."""
@@ -144,6 +148,9 @@ class LocalFlow(Flow):
     def _check_pairs(self, node: JoinNode, condition: str) -> None:
         sql.where_pairs(node.columns.empty_table(), condition, node.sides)
 
+    def _master_table(self, table: Any, keys: tuple[str, ...], operator: str) -> TableSource:
+        return read_table(table, keys)
+
 
 class LocalQuery:
     """A local flow at work, or done."""
@@ -167,6 +174,8 @@ class LocalQuery:
             for node in operators
             if isinstance(node, JoinNode) and node.config.method == "auto"
         }
+        self._tables: dict[str, TableSource] = {}
+        self._versions: dict[str, str] = {}
         self._ended = False
 
     def stop(self) -> None:
@@ -199,6 +208,15 @@ class LocalQuery:
         self._states |= epoch.states
         self._ended = end
         self._report = self._report.after(epoch.report(self._report.totals.epochs, clock.perf_counter() - begun))
+
+    def _looking_up(self, node: LookupNode) -> LookupJoin:
+        """A lookup against the version of its table that this epoch sees."""
+        if node.name not in self._tables:
+            self._tables[node.name] = settled(node.config.table, node.freshness, f"{self._spill.name}/{node.name}")
+        table = self._tables[node.name]
+        if node.freshness == "latest" or node.name not in self._versions:
+            self._versions[node.name] = table.open().version
+        return replace(node.config, table=table, version=self._versions[node.name])
 
     def _deliver(self, sink: Sink, rows: pa.Table) -> None:
         number = self._report.totals.epochs
@@ -309,6 +327,8 @@ class _Epoch:
         begun = clock.perf_counter()
         pilot = self._query._pilots.get(node)
         config = node.config if pilot is None else replace(node.config, method=pilot.decide().method)
+        if isinstance(node, LookupNode):
+            config = self._query._looking_up(node)
         tally = Tally()
         shards = self._logics(node, config, tally)
         batches: list[pa.RecordBatch] = []
@@ -341,6 +361,7 @@ class _Epoch:
             peak_memory=max(budget.peak for budget in self._query._budgets),
             method=node.method(config),
             deferred=tally.deferred,
+            counts=added_up(map(counts_of, shards)),
         )
         after = tuple(self.bound(part) for part in node.inputs)
         if pilot is not None:
@@ -388,6 +409,8 @@ def _timed(node: OperatorNode, rows: pa.Table) -> pa.Table:
     times = [as_times(rows.column(name)) for name in node.clock]
     if isinstance(node, AggregateNode):
         return rows.append_column(TIME, pc.subtract(times[0], 1))
+    if isinstance(node, LookupNode):
+        return rows.append_column(TIME, times[0])
     pick = pc.max_element_wise if node.config.time == "latest" else pc.min_element_wise
     return rows.append_column(TIME, times[0] if len(times) == 1 else pick(*times))
 

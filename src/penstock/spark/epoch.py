@@ -20,6 +20,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
 from penstock.core.errors import CheckpointError
+from penstock.core.master import TableSource
 from penstock.core.operator import State
 from penstock.core.progress import Punctuated, Seen, Track, follow, wake
 from penstock.core.rows import HASH, TIME
@@ -27,16 +28,18 @@ from penstock.core.time import TIME_MAX, TIME_MIN, Time, show_time
 from penstock.flow.graph import (
     AggregateNode,
     JoinNode,
+    LookupNode,
     Node,
     OperatorNode,
     SourceNode,
     late_columns,
     sources_of,
 )
-from penstock.flow.report import EpochReport, OperatorReport
+from penstock.flow.report import EpochReport, OperatorReport, added_up
 from penstock.flow.sinks import Sink, operators_needed
 from penstock.kernels.route import hash_range
 from penstock.operators.aggregate.lanes import Lane
+from penstock.operators.lookup.logic import HELD
 from penstock.planner import Pilot
 from penstock.planner.machine import here
 from penstock.spark.branches import (
@@ -57,6 +60,7 @@ from penstock.spark.branches import (
 from penstock.spark.prelude import LATE, TOP, is_native, partials, partials_and_counts
 from penstock.spark.shard import Inlet, PortBounds, ShardTask, packed
 from penstock.spark.sinks import deliver
+from penstock.spark.tables import settled_on_spark
 from penstock.spark.types import col, long, shard_of, signed, time_as_long, time_from_long
 from penstock.storage.versioned import Checkpoint, Ledger, Plan, next_ledger, state_from_json
 
@@ -82,6 +86,7 @@ class Engine:
         self.ledger = checkpoint.latest()
         joins = [node for node in self.operators if isinstance(node, JoinNode) and node.config.method == "auto"]
         self.pilots = {join.name: self._pilot(join) for join in joins}
+        self.tables = {n.name: self._settled(n) for n in self.operators if isinstance(n, LookupNode)}
         self._run_id = uuid.uuid4().hex[:8]
         self.arrived: dict[str, int] = {}
         """How many rows, or partials of rows, each operator took in the last epoch."""
@@ -111,7 +116,16 @@ class Engine:
         methods = {name: pilot.decide().method for name, pilot in self.pilots.items()}
         tracks = self._tracks(now, end)
         shards = self._shards or self.slots
-        plan = Plan(epoch, now, shards, tracks, static=not self.ledger.static, end=end, methods=methods)
+        plan = Plan(
+            epoch,
+            now,
+            shards,
+            tracks,
+            static=not self.ledger.static,
+            end=end,
+            methods=methods,
+            versions={node.name: self._version(node) for node in self.operators if isinstance(node, LookupNode)},
+        )
         self._checkpoint.plan(plan)
         return plan
 
@@ -146,6 +160,9 @@ class Engine:
         feeds = any(branch.edge.root is join for branch in self.layout.branches)
         current = self.ledger.methods.get(join.name)
         return Pilot(join.config, feeds, self._memory, self.slots, here(), current)  # type: ignore[arg-type]
+
+    def _settled(self, node: LookupNode) -> TableSource:
+        return settled_on_spark(node, f"{self._checkpoint.uri}/tables/{node.name}")
 
     def _tagged(self, branch: Branch) -> DataFrame:
         if not isinstance(branch.edge.root, SourceNode):
@@ -197,8 +214,19 @@ class Engine:
             static=True,
             ended=plan.end,
             methods=plan.methods,
+            versions=plan.versions,
         )
         return ledger, reports
+
+    def _version(self, node: LookupNode) -> str:
+        """Which version of its master table a lookup sees now."""
+        pinned = self.ledger.versions.get(node.name) if node.freshness == "snapshot" else None
+        return pinned or self.tables[node.name].open().version
+
+    def waits_since(self, node: LookupNode) -> Time:
+        """The earliest event time of the rows that wait in a lookup since earlier epochs."""
+        pages = (page for state in self.ledger.states.get(node.name, ()) for page in state.pages)
+        return min((page.min_time for page in pages if page.port in HELD), default=TIME_MAX)
 
     def _ports(self, node: OperatorNode) -> tuple[Time, ...]:
         """The bounds of an operator's ports as the last epoch left them."""
@@ -266,6 +294,9 @@ class _EpochWork:
         """How far a stream has got once this epoch's rows are in."""
         if isinstance(node, SourceNode):
             return self._tracks[node.name].bound
+        if isinstance(node, LookupNode) and self.config(node).defers and not self._plan.end:
+            # Of the rows that arrive now some may wait: what this epoch leaves is known only when it is over.
+            return min(self._engine._ports(node)[0], self._engine.waits_since(node))
         if isinstance(node, OperatorNode):
             return node.bound(self.config(node), *(self.bound(part) for part in node.inputs))
         return min(self.bound(part) for part in node.inputs)
@@ -273,7 +304,10 @@ class _EpochWork:
     def config(self, node: OperatorNode) -> Any:
         """An operator with the method that was planned for it."""
         method = self._plan.methods.get(node.name)
-        return node.config if method is None else replace(node.config, method=method)
+        config = node.config if method is None else replace(node.config, method=method)
+        if isinstance(node, LookupNode):
+            return replace(config, table=self._engine.tables[node.name], version=self._plan.versions[node.name])
+        return config
 
     @contextmanager
     def _partitions(self, session: SparkSession) -> Iterator[None]:
@@ -492,7 +526,7 @@ class _EpochWork:
             ports=tuple(self._port(node, port) for port in range(len(node.inputs))),
             states=tuple(packed(state) for state in engine.ledger.states.get(node.name, ())),
             shards=plan.shards,
-            share=engine._memory // engine.slots,
+            share=min(engine._memory, getattr(node, "memory", None) or engine._memory) // engine.slots,
             checkpoint=engine._checkpoint.uri,
             epoch=plan.epoch,
             attempt=self.attempt,
@@ -625,6 +659,7 @@ def _report(records: Sequence[Mapping[str, Any]], states: Sequence[State]) -> Op
         deferred=sum(record["deferred"] for record in records),
         bytes_read=sum(record["bytes_read"] for record in records),
         bytes_written=sum(record["bytes_written"] for record in records),
+        counts=added_up(record["counts"] for record in records),
     )
 
 

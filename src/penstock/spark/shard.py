@@ -30,6 +30,7 @@ from penstock.core.pages import clip_page
 from penstock.core.progress import Policy
 from penstock.core.rows import RowType, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
+from penstock.flow.report import counts_of
 from penstock.kernels.route import hash_range, shard_of
 from penstock.operators.window_join import WindowJoin
 from penstock.spark.spool import SortedSpool
@@ -151,6 +152,7 @@ class ShardTask:
             "seconds": {name: round(spent, 4) for name, spent in work.seconds.items()},
             "rows_by_port": work.rows_by_port,
             "peak": budget.peak,
+            "counts": counts_of(logic),
             "deferred": tally.deferred,
             "bytes_read": store.bytes_read + work.spooled,
             "bytes_written": store.bytes_written + work.spooled,

@@ -34,6 +34,10 @@ _LEAST = 64
 """The front stage is asked for at least so many rows at once: fewer cost as much."""
 
 
+HELD = (WAITING,)
+"""The ports of pages whose rows have yet to come out."""
+
+
 class LookupLogic:
     """One shard of a lookup join."""
 
@@ -97,6 +101,15 @@ class LookupLogic:
         """What can still come out: rows that arrive, and rows that wait."""
         least = min(self._bound, self.waiting.earliest())
         return Bounds((least, least), (least, least))
+
+    def counts(self) -> dict[str, int]:
+        """What was done since this logic was made, and what there is now: for reports."""
+        stats = self.desk.stats
+        done = {"reads": stats.reads, "looked_up": stats.looked_up, "bytes_read": stats.bytes_read}
+        if self.front is not None:
+            done |= {"hits": self.front.stats.hits, "misses": self.front.stats.misses}
+            done |= {"evictions": self.front.stats.evictions, "cached": self.front.rows}
+        return {**done, "waiting": len(self.waiting)}
 
     def state(self) -> State:
         """Rows that wait, what is cached, and what is known of keys that are not."""

@@ -1,0 +1,32 @@
+"""Reads what a user gave as a master table, and makes it one that keeps still where a snapshot is asked for."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from penstock.core.errors import ConfigError
+from penstock.core.master import TableSource
+from penstock.storage.tables.arrow import ArrowTable
+
+
+def read_table(table: Any, keys: tuple[str, ...]) -> TableSource:
+    """The master table that a user means: a table source as it is, or one of an Arrow table's rows.
+
+    >>> read_table(pa.table({"id": [1]}), ("id",)).keys
+    ('id',)
+    """
+    if isinstance(table, pa.Table):
+        return ArrowTable(table, keys)
+    if isinstance(table, TableSource):
+        return table
+    raise ConfigError(
+        f"table={type(table).__name__} is nothing that rows can be looked up in. Give an Arrow table, a folder of "
+        f"Parquet files, pk.page_table(…), pk.sql_table(…), or on Spark a batch DataFrame."
+    )
+
+
+def settled(table: TableSource, freshness: Literal["snapshot", "latest"], folder: str) -> TableSource:
+    """The table to read from now on."""
+    return table
