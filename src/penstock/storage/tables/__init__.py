@@ -3,5 +3,7 @@
 from __future__ import annotations
 
 from penstock.storage.tables.arrow import ArrowTable
+from penstock.storage.tables.build import PageBuild, build_page_table
+from penstock.storage.tables.pages import PageTable
 
-__all__ = ["ArrowTable"]
+__all__ = ["ArrowTable", "PageBuild", "PageTable", "build_page_table"]
