@@ -5,5 +5,6 @@ from __future__ import annotations
 from penstock.storage.tables.arrow import ArrowTable
 from penstock.storage.tables.build import PageBuild, build_page_table
 from penstock.storage.tables.pages import PageTable
+from penstock.storage.tables.simulated import SimulatedTable
 
-__all__ = ["ArrowTable", "PageBuild", "PageTable", "build_page_table"]
+__all__ = ["ArrowTable", "PageBuild", "PageTable", "SimulatedTable", "build_page_table"]
