@@ -131,6 +131,11 @@ class VirtualClock:
         self.cpu += seconds
         self.now += seconds
 
+    def work(self, seconds: float) -> None:
+        """Charge the CPU with what somebody else has reckoned."""
+        self.cpu += seconds
+        self.now += seconds
+
     def defer(self, results: int) -> None:
         """Results that come late cost nothing by themselves."""
 

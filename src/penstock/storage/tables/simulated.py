@@ -4,6 +4,7 @@ Partitions lie one behind the other, each from the start of a block. To read the
 the transfer alone, but for the positioning that each basic window takes: so a cyclic scan is sequential. To read any
 other takes a positioning first: so reads that the waiting rows choose are random. A key that is looked up takes a
 positioning and the blocks of its rows; nothing is shared between keys. The index itself is in memory and free.
+What a database takes for each request, whatever is read, may come on top.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from penstock.storage.simulated import DiskModel, VirtualClock
 class SimulatedTable:
     """`source`, as a disk would serve it. A row counts `row_bytes` there, or what it takes in Arrow if none is given.
 
+    `request` is what each read takes besides, in seconds.
+
     >>> from penstock.storage.tables.arrow import ArrowTable
     >>> rows = ArrowTable(pa.table({"id": range(300)}), ("id",), partition_rows=100)
     >>> clock, disk = VirtualClock(), DiskModel(latency=0, seek=0.01, bandwidth=4096e3)
@@ -39,6 +42,7 @@ class SimulatedTable:
     disk: DiskModel
     clock: VirtualClock
     row_bytes: int | None = None
+    request: float = 0.0
 
     @property
     def columns(self) -> pa.Schema:
@@ -52,7 +56,7 @@ class SimulatedTable:
 
     def open(self, version: str | None = None) -> OpenSimulatedTable:
         """The table as of `version`, or as it is now, on a disk whose arm stands before it."""
-        return OpenSimulatedTable(self.source.open(version), self.disk, self.clock, self.row_bytes)
+        return OpenSimulatedTable(self.source.open(version), self.disk, self.clock, self.row_bytes, self.request)
 
 
 @dataclass(slots=True)
@@ -60,6 +64,8 @@ class TableReads:
     """What the disk did so far."""
 
     scans: int = 0
+    rows: int = 0
+    """Rows of the partitions that were scanned."""
     positionings: int = 0
     blocks: int = 0
     looked_up: int = 0
@@ -69,10 +75,13 @@ class TableReads:
 class OpenSimulatedTable:
     """One version of a table, and the arm of the disk that it is on."""
 
-    def __init__(self, table: MasterTable, disk: DiskModel, clock: VirtualClock, row_bytes: int | None) -> None:
+    def __init__(
+        self, table: MasterTable, disk: DiskModel, clock: VirtualClock, row_bytes: int | None, request: float = 0.0
+    ) -> None:
         self._table = table
         self._disk = disk
         self._clock = clock
+        self._request = request
         self._row = table.size.row if row_bytes is None else float(row_bytes)
         self.columns: pa.Schema = table.columns
         self.keys = table.keys
@@ -103,8 +112,10 @@ class OpenSimulatedTable:
         stands = self._arm == first and first % window != 0
         self._charge(entered if stands else entered + 1, end - first)
         self._arm = end
+        rows = self._table.scan(partition)
         self.reads.scans += 1
-        return self._table.scan(partition)
+        self.reads.rows += rows.num_rows
+        return rows
 
     def get(self, hashes: Hashes, keys: Sequence[pa.Array]) -> pa.RecordBatch:
         """The rows of some keys, one random access after the other; a key that is not there takes one as well."""
@@ -125,7 +136,7 @@ class OpenSimulatedTable:
         return self._disk.blocks(round(rows * self._row))
 
     def _charge(self, positionings: int, blocks: int) -> None:
-        seconds = self._disk.seconds(positionings, blocks)
+        seconds = self._request + self._disk.seconds(positionings, blocks)
         self.reads.positionings += positionings
         self.reads.blocks += blocks
         self.reads.seconds += seconds
