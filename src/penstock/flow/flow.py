@@ -14,7 +14,7 @@ from penstock.core.master import TableSource
 from penstock.core.progress import NoPromise, Policy, Punctuated
 from penstock.core.rows import RESERVED
 from penstock.core.time import time_unit
-from penstock.flow.graph import JoinNode, Node, SourceNode, sources_of
+from penstock.flow.graph import Freshness, JoinNode, Node, SourceNode, sources_of
 from penstock.flow.report import Report
 from penstock.flow.sinks import ParquetSink, Sink
 from penstock.flow.sql import build
@@ -129,7 +129,7 @@ class Flow(abc.ABC):
         """Raise unless `condition` can be asked of the pairs of a join."""
 
     @abc.abstractmethod
-    def _master_table(self, table: Any, keys: tuple[str, ...], operator: str) -> TableSource:
+    def _master_table(self, table: Any, keys: tuple[str, ...], freshness: Freshness) -> TableSource:
         """Where the rows of a master table are, to be looked up by `keys`."""
 
     def _add(self, sink: Sink) -> None:

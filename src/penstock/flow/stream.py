@@ -309,7 +309,7 @@ class Stream(Outlets):
         if freshness not in get_args(Freshness):
             raise ConfigError(f"freshness={freshness!r} is not one of {', '.join(get_args(Freshness))}.")
         called = self._flow._operator_name(name, "lookup")
-        source = self._flow._master_table(table, tuple(theirs for _, theirs in keys), called)
+        source = self._flow._master_table(table, tuple(theirs for _, theirs in keys), freshness)
         types = (RowType(_as_keys(node.columns, keys, source.columns), tuple(ours for ours, _ in keys), node.time),)
         age = None if max_age is None else Duration.of(max_age, "max_age")
         config = LookupJoin(source, keys, how, method, suffix, age, node.unit)

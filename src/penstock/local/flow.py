@@ -27,6 +27,7 @@ from penstock.flow.explain import explain
 from penstock.flow.flow import Flow
 from penstock.flow.graph import (
     AggregateNode,
+    Freshness,
     JoinNode,
     LookupNode,
     Node,
@@ -148,7 +149,7 @@ class LocalFlow(Flow):
     def _check_pairs(self, node: JoinNode, condition: str) -> None:
         sql.where_pairs(node.columns.empty_table(), condition, node.sides)
 
-    def _master_table(self, table: Any, keys: tuple[str, ...], operator: str) -> TableSource:
+    def _master_table(self, table: Any, keys: tuple[str, ...], freshness: Freshness) -> TableSource:
         return read_table(table, keys)
 
 

@@ -162,7 +162,7 @@ class Engine:
         return Pilot(join.config, feeds, self._memory, self.slots, here(), current)  # type: ignore[arg-type]
 
     def _settled(self, node: LookupNode) -> TableSource:
-        return settled_on_spark(node, f"{self._checkpoint.uri}/tables/{node.name}")
+        return settled_on_spark(node, f"{self._checkpoint.uri}/tables/{node.name}", self._memory)
 
     def _tagged(self, branch: Branch) -> DataFrame:
         if not isinstance(branch.edge.root, SourceNode):

@@ -269,9 +269,7 @@ def _even(first: int, last: int) -> pa.Array:
 
 def _quantiles(batches: Iterator[pa.RecordBatch], layout: Layout) -> pa.Array:
     """The least keys of ranges of about the same number of rows; no two are the same."""
-    some = []
-    for batch in batches:
-        some.append(order_of(batch.take(_evenly(batch.num_rows, _SAMPLE)), layout))
+    some = [order_of(batch.take(_evenly(batch.num_rows, _SAMPLE)), layout) for batch in batches]
     sample = pa.concat_arrays(some)
     chosen = sample.take(pa.array(sort_order(sample))).take(_evenly(len(sample), _FAN))
     fresh = np.concatenate([[True], ~same(chosen.slice(0, len(chosen) - 1), chosen.slice(1))])

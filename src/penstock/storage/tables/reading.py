@@ -9,6 +9,9 @@ import pyarrow as pa
 from penstock.core.errors import ConfigError
 from penstock.core.master import TableSource
 from penstock.storage.tables.arrow import ArrowTable
+from penstock.storage.tables.build import build_page_table
+from penstock.storage.tables.manifest import Versions
+from penstock.storage.tables.pages import PageTable
 
 
 def read_table(table: Any, keys: tuple[str, ...]) -> TableSource:
@@ -28,5 +31,11 @@ def read_table(table: Any, keys: tuple[str, ...]) -> TableSource:
 
 
 def settled(table: TableSource, freshness: Literal["snapshot", "latest"], folder: str) -> TableSource:
-    """The table to read from now on."""
-    return table
+    """The table to read from now on: for a snapshot of one that keeps no versions, a copy in pages under `folder`."""
+    if freshness == "latest" or isinstance(table, ArrowTable | PageTable):
+        return table
+    if Versions(folder).numbers():
+        return PageTable(folder)
+    opened = table.open()
+    rows = (opened.scan(partition).select(table.columns.names) for partition in range(opened.partitions))
+    return build_page_table(folder, rows, table.keys, columns=table.columns)
