@@ -134,8 +134,19 @@ class Stream(Outlets):
     def late(self) -> Outlets:
         """The rows, of every source this stream is made from, that came below their source's bound.
 
-        They have their source's columns and two more: `late_source`, and `late_reason`: ``late`` or ``no-time``.
+        They have their source's columns and two more: `late_source`, and `late_reason`: ``late`` or ``no-time``. Those
+        of a window aggregation also have `missed_from` and `missed_until`: where the first window that the row would
+        have been in starts, and where the last one ends. Both are null if its time does not tell: see docs/windows.md.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> rows = flow.source([pa.table({"t": [20]}), pa.table({"t": [7]})], time="t", progress=pk.ordered(), name="s")
+        >>> late = rows.window(range=10, slide=5).agg(n=pk.count()).late.to_memory()
+        >>> _ = flow.run()
+        >>> late.table().to_pylist()
+        [{'t': 7, 'late_source': 's', 'late_reason': 'late', 'missed_from': 0, 'missed_until': 15}]
         """
+        _check_late(self._node)
         return Outlets(self._flow, self._node, "late")
 
     def select(self, *expressions: Any) -> Stream:
@@ -435,6 +446,15 @@ def _row_types(left: Node, right: Node, keys: tuple[tuple[str, str], ...]) -> tu
         RowType(columns[LEFT], tuple(ours for ours, _ in keys), left.time),
         RowType(columns[RIGHT], tuple(theirs for _, theirs in keys), right.time),
     )
+
+
+def _check_late(node: Node) -> None:
+    names = late_columns(node).names
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(
+            f"A source has a column {twice!r}, which is what .late calls one of its own. Rename it in the source."
+        )
 
 
 def _passes(column: str | None, expressions: Sequence[Any]) -> bool:
