@@ -254,6 +254,28 @@ def test_a_window_leaves_in_the_epoch_whose_rows_complete_it(spark, tmp_path, mo
     assert ends == {0: [], 1: [5], 2: [10]}
 
 
+def test_rows_are_numbered_as_they_arrive_whatever_groups_and_shards_they_are_in(spark, tmp_path):
+    epochs = [table([{"k": "abc"[t % 3], "v": t, "x": 0.0, "t": t} for t in range(n, n + 9)]) for n in (0, 9, 18)]
+
+    def asked(flow: Any, source: Any) -> Any:
+        stream = flow.source(source, time="t", progress=pk.bounded_delay(30))
+        return stream.window(pk.rows(6, 4)).by("k").agg(n=pk.count(), total=pk.sum("v"), all=pk.collect_list("v"))
+
+    local = pk.LocalFlow()
+    expected = asked(local, epochs).to_memory()
+    local.run()
+    feed = Feed(tmp_path / "rows", COLUMNS)
+    found = []
+    for part, shards in ((epochs[:1], 2), (epochs[1:], 3)):
+        for rows in part:
+            feed.add(rows)
+        flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="64 MB", shards=shards)
+        found.append(asked(flow, feed.stream(spark)).to_memory())
+        flow.run(end=feed.count == len(epochs))
+    assert expected.table().num_rows > 15
+    assert multiset(pa.concat_tables([out.table() for out in found])) == multiset(expected.table())
+
+
 def test_windows_over_the_results_of_a_join_and_of_windows(spark, tmp_path):
     rng = np.random.default_rng(3)
     sides = []
