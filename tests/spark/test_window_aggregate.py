@@ -248,7 +248,7 @@ def test_a_window_leaves_in_the_epoch_whose_rows_complete_it(spark, tmp_path, mo
         feed.add(table([{"k": "a", "v": 1, "x": 0.0, "t": time} for time in times]))
     flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="64 MB")
     stream = flow.source(feed.stream(spark), time="t", progress=pk.ordered())
-    out = stream.window(range=5).by("k").agg(n=pk.count()).to_memory()
+    out = stream.window(range=5).by("k").agg(n=pk.count(), having=sf.col("n") > 0).to_memory()
     flow.run(end=False)
     ends = {number: sorted(rows.column("window_end").to_pylist()) for number, rows in out.sink.epochs.items()}
     assert ends == {0: [], 1: [5], 2: [10]}

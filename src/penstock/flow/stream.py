@@ -318,14 +318,31 @@ class Windowed:
         name: str | None = None,
         start: str = "window_start",
         end: str = "window_end",
+        having: Any = None,
         **aggregates: AnyFunction,
     ) -> Stream:
         """Aggregate the rows of each window and group: a result per window and group that has a row.
 
         Columns: those of `by`, `window_start`, `window_end` (exclusive), and the aggregates under their names. The
-        results leave once their window is complete; ``.where(…)`` on them is SQL's HAVING.
+        results leave once their window is complete. `having` keeps those for which a Spark SQL condition on these
+        columns holds, as ``.where(…)`` on the results does.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> sales = flow.source(pa.table({"shop": ["a", "b", "a"], "t": [0, 4, 9]}), time="t")
+        >>> rows = sales.window(range=10).by("shop").agg(n=pk.count(), having="n > 1").to_memory()
+        >>> _ = flow.run()
+        >>> rows.table().to_pylist()
+        [{'shop': 'a', 'window_start': 0, 'window_end': 10, 'n': 2}]
         """
-        return self._aggregated(aggregates, emit, method, name, start, end)
+        # Asked of the type: a column of Spark's has every attribute that one asks it for.
+        if hasattr(type(having), "result"):
+            raise ConfigError(
+                f"having={having!r} is an aggregate, but having= is a condition on the results, as having='n > 10'. "
+                f"For a column called having, name it otherwise here and write .select(…, 'n AS having') after it."
+            )
+        results = self._aggregated(aggregates, emit, method, name, start, end)
+        return results if having is None else _having(results, having)
 
     def _aggregated(
         self,
@@ -359,6 +376,16 @@ class Windowed:
             types=types,
         )
         return Stream(stream._flow, made)
+
+
+def _having(results: Stream, condition: Any) -> Stream:
+    try:
+        return results.where(condition)
+    except ConfigError as error:
+        columns = ", ".join(results.columns.names)
+        raise ConfigError(
+            f"having={condition!r} is no condition on the results, which have {columns}: {error}"
+        ) from error
 
 
 def _needed(node: Node, config: WindowAggregate) -> pa.Schema:
