@@ -409,6 +409,51 @@ def test_a_source_that_falls_silent_stops_holding_the_others_back():
     assert sorted(out.table().column("t").to_pylist()) == [0, 90]
 
 
+# Having
+
+
+def windowed(**asked):
+    flow, a = flow_of(table((1, 0), (1, 1), (2, 2)))
+    out = a.window(range=10).by("k").agg(n=pk.count(), **asked)
+    return flow, out
+
+
+def test_having_keeps_the_results_for_which_it_holds_as_where_does():
+    flow, some = windowed(having="n > 1 AND window_end = 10")
+    rows = some.to_memory()
+    flow.run()
+    assert rows.table().to_pylist() == [{"k": 1, "window_start": 0, "window_end": 10, "n": 2}]
+    flow, all_ = windowed()
+    same = all_.where("n > 1 AND window_end = 10").to_memory()
+    flow.run()
+    assert same.table() == rows.table()
+
+
+@pytest.mark.parametrize(
+    ("having", "message"),
+    [
+        (
+            "m > 1",
+            r"having='m > 1' is no condition on the results, which have k, window_start, window_end, n: .*'m > 1' can",
+        ),
+        ("n >", r"having='n >' is no condition on the results, .* is not a Spark SQL expression"),
+        (
+            3,
+            r"having=3 is no condition on the results, .* 3 is a int; in a local flow, write the expression as",
+        ),
+        (
+            pk.count(),
+            r"having=Count\(.*\) is an aggregate, but having= is a condition on the results, as having='n > 10'\. "
+            r"For a column called having, name it otherwise here and write \.select\(…, 'n AS having'\) after it",
+        ),
+        (pk.median("id"), r"having=.* is an aggregate, but having= is a condition"),
+    ],
+)
+def test_what_is_no_condition_on_the_results_is_refused_by_having(having, message):
+    with pytest.raises(ConfigError, match=message):
+        windowed(having=having)
+
+
 # Memory
 
 

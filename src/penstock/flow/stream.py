@@ -147,8 +147,19 @@ class Stream(Outlets):
     def late(self) -> Outlets:
         """The rows, of every source this stream is made from, that came below their source's bound.
 
-        They have their source's columns and two more: `late_source`, and `late_reason`: ``late`` or ``no-time``.
+        They have their source's columns and two more: `late_source`, and `late_reason`: ``late`` or ``no-time``. Those
+        of a window aggregation also have `missed_from` and `missed_until`: where the first window that the row would
+        have been in starts, and where the last one ends. Both are null if its time does not tell: see docs/windows.md.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> rows = flow.source([pa.table({"t": [20]}), pa.table({"t": [7]})], time="t", progress=pk.ordered(), name="s")
+        >>> late = rows.window(range=10, slide=5).agg(n=pk.count()).late.to_memory()
+        >>> _ = flow.run()
+        >>> late.table().to_pylist()
+        [{'t': 7, 'late_source': 's', 'late_reason': 'late', 'missed_from': 0, 'missed_until': 15}]
         """
+        _check_late(self._node)
         return Outlets(self._flow, self._node, "late")
 
     def select(self, *expressions: Any) -> Stream:
@@ -375,14 +386,31 @@ class Windowed:
         name: str | None = None,
         start: str = "window_start",
         end: str = "window_end",
+        having: Any = None,
         **aggregates: AnyFunction,
     ) -> Stream:
         """Aggregate the rows of each window and group: a result per window and group that has a row.
 
         Columns: those of `by`, `window_start`, `window_end` (exclusive), and the aggregates under their names. The
-        results leave once their window is complete; ``.where(…)`` on them is SQL's HAVING.
+        results leave once their window is complete. `having` keeps those for which a Spark SQL condition on these
+        columns holds, as ``.where(…)`` on the results does.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> sales = flow.source(pa.table({"shop": ["a", "b", "a"], "t": [0, 4, 9]}), time="t")
+        >>> rows = sales.window(range=10).by("shop").agg(n=pk.count(), having="n > 1").to_memory()
+        >>> _ = flow.run()
+        >>> rows.table().to_pylist()
+        [{'shop': 'a', 'window_start': 0, 'window_end': 10, 'n': 2}]
         """
-        return self._aggregated(aggregates, emit, method, name, start, end)
+        # Asked of the type: a column of Spark's has every attribute that one asks it for.
+        if hasattr(type(having), "result"):
+            raise ConfigError(
+                f"having={having!r} is an aggregate, but having= is a condition on the results, as having='n > 10'. "
+                f"For a column called having, name it otherwise here and write .select(…, 'n AS having') after it."
+            )
+        results = self._aggregated(aggregates, emit, method, name, start, end)
+        return results if having is None else _having(results, having)
 
     def _aggregated(
         self,
@@ -416,6 +444,16 @@ class Windowed:
             types=types,
         )
         return Stream(stream._flow, made)
+
+
+def _having(results: Stream, condition: Any) -> Stream:
+    try:
+        return results.where(condition)
+    except ConfigError as error:
+        columns = ", ".join(results.columns.names)
+        raise ConfigError(
+            f"having={condition!r} is no condition on the results, which have {columns}: {error}"
+        ) from error
 
 
 def _needed(node: Node, config: WindowAggregate) -> pa.Schema:
@@ -518,6 +556,15 @@ def _as_keys(columns: pa.Schema, keys: tuple[tuple[str, str], ...], table: pa.Sc
         place = columns.get_field_index(ours)
         columns = columns.set(place, columns.field(place).with_type(kind))
     return columns
+
+
+def _check_late(node: Node) -> None:
+    names = late_columns(node).names
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(
+            f"A source has a column {twice!r}, which is what .late calls one of its own. Rename it in the source."
+        )
 
 
 def _passes(column: str | None, expressions: Sequence[Any]) -> bool:

@@ -26,6 +26,7 @@ from penstock.core.time import TIME_MAX, TIME_MIN, Time, as_times, show_time
 from penstock.flow.explain import explain
 from penstock.flow.flow import Flow
 from penstock.flow.graph import (
+    MISSED,
     AggregateNode,
     Freshness,
     JoinNode,
@@ -36,9 +37,11 @@ from penstock.flow.graph import (
     SourceNode,
     UnionNode,
     WhereNode,
+    keeps_time,
     late_columns,
     sources_of,
     walk,
+    windows_of,
 )
 from penstock.flow.report import EpochReport, OperatorReport, Report, added_up, counts_of
 from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink, operators_needed
@@ -46,6 +49,7 @@ from penstock.flow.stream import Stream
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import shard_of
 from penstock.local import sql
+from penstock.operators.aggregate.missed import missed
 from penstock.operators.lookup import LookupJoin
 from penstock.planner import Pilot
 from penstock.planner.machine import here
@@ -270,7 +274,9 @@ class _Epoch:
     def late(self, node: Node) -> pa.Table:
         """The late rows of the sources of a stream."""
         columns = late_columns(node)
-        return pa.concat_tables([_widened(self._late[source], columns) for source in sources_of(node)])
+        return pa.concat_tables(
+            [_widened(_missing(self._late[source], source, node), columns) for source in sources_of(node)]
+        )
 
     def report(self, number: int, seconds: float) -> EpochReport:
         """What this epoch measured."""
@@ -414,6 +420,19 @@ def _timed(node: OperatorNode, rows: pa.Table) -> pa.Table:
         return rows.append_column(TIME, times[0])
     pick = pc.max_element_wise if node.config.time == "latest" else pc.min_element_wise
     return rows.append_column(TIME, times[0] if len(times) == 1 else pick(*times))
+
+
+def _missing(late: pa.Table, source: SourceNode, node: Node) -> pa.Table:
+    """A source's late rows with the windows that they missed, if the stream is of windows and their time tells."""
+    windows = windows_of(node)
+    if windows is None or not keeps_time(windows.input, source):
+        return late
+    timed = pc.equal(late.column("late_reason"), "late").combine_chunks()
+    times = pc.if_else(timed, as_times(late.column(source.time)), None)
+    edges = missed(windows.config, times, windows.columns.field(windows.config.start).type)
+    for name, edge in zip(MISSED, edges, strict=True):
+        late = late.append_column(name, edge)
+    return late
 
 
 def _widened(rows: pa.Table, columns: pa.Schema) -> pa.Table:

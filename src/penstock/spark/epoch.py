@@ -34,6 +34,7 @@ from penstock.flow.graph import (
     SourceNode,
     late_columns,
     sources_of,
+    windows_of,
 )
 from penstock.flow.report import EpochReport, OperatorReport, added_up
 from penstock.flow.sinks import Sink, operators_needed
@@ -57,6 +58,7 @@ from penstock.spark.branches import (
     where_pairs,
     with_time,
 )
+from penstock.spark.late import missed
 from penstock.spark.prelude import LATE, TOP, is_native, partials, partials_and_counts
 from penstock.spark.shard import Inlet, PortBounds, ShardTask, packed
 from penstock.spark.sinks import deliver
@@ -406,17 +408,22 @@ class _EpochWork:
                 any(seen[node.name].late or seen[node.name].no_time for node in sources_of(sink.node))
                 or self._plan.epoch == 0
             ):
-                columns = late_columns(sink.node)
-                parts = [_widened(self._late_rows(node, rows), node, columns) for node in sources_of(sink.node)]
+                columns, windows = late_columns(sink.node), windows_of(sink.node)
+                parts = [
+                    _widened(self._late_rows(node, rows, windows), node, columns) for node in sources_of(sink.node)
+                ]
                 deliver(sink, _union(parts, by_name=True).select(*map(col, columns.names)), self._plan.epoch)
 
-    def _late_rows(self, source: SourceNode, rows: DataFrame) -> DataFrame:
-        branch = self._layout.raw(source)
+    def _late_rows(self, source: SourceNode, rows: DataFrame, windows: AggregateNode | None) -> DataFrame:
+        branch, schemas = self._layout.raw(source), self._engine.schemas
         if branch is None:
             raise TypeError(source)
         late = rows.where(f"{TIME} IS NULL OR {TIME} < {self._thresholds}")
         reason = sf.expr(f"CASE WHEN {TIME} IS NULL THEN 'no-time' ELSE 'late' END AS late_reason")
-        return untagged(branch, late, self._engine.schemas, sf.lit(source.name).alias("late_source"), reason)
+        more = [sf.lit(source.name).alias("late_source"), reason]
+        if windows is not None:
+            more += missed(windows, source, schemas.of(windows)[windows.config.start].dataType)
+        return untagged(branch, late, schemas, *more)
 
     def _stream(self, node: Node, rows: DataFrame) -> DataFrame:
         """The rows of a stream that a sink takes."""

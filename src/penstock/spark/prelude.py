@@ -27,7 +27,7 @@ LATE, TOP = "__late", "__top"
 
 def is_native(node: AggregateNode) -> bool:
     """Whether Spark can make all the partials of an aggregation: windows made of panes, functions it has, too."""
-    if node.config.panes is None:
+    if node.config.panes is None or node.config.by_arrival:
         return False
     lanes = node.config.lanes(node.types)
     return all(type(part.function) in _PARTIALS for lane in lanes for part in lane.parts)
