@@ -86,6 +86,10 @@ class StateError(PenstockError):
         )
 
 
+class TableError(PenstockError):
+    """A master table that cannot be read as it was asked for."""
+
+
 class CheckpointError(PenstockError):
     """A checkpoint that belongs to another flow, another version, or an ended one; it is left untouched."""
 

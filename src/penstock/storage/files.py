@@ -130,12 +130,22 @@ def open_folder(uri: str) -> tuple[fs.FileSystem, str]:
     >>> open_folder("/tmp")[1]
     '/tmp'
     """
+    files, path = locate(uri)
+    files.create_dir(path, recursive=True)
+    return files, path
+
+
+def locate(uri: str) -> tuple[fs.FileSystem, str]:
+    """The file system and path of what may or may not be there, given as a path or URI.
+
+    >>> locate("file:///tmp/orders/")[1]
+    '/tmp/orders'
+    """
     if "://" not in uri and not uri.startswith("file:"):
         uri = os.path.abspath(uri)
     for alias, scheme in (("s3a://", "s3://"), ("s3n://", "s3://"), ("file:///", "file:///")):
         uri = uri.replace(alias, scheme, 1) if uri.startswith(alias) else uri
     files, path = fs.FileSystem.from_uri(uri)
-    files.create_dir(path, recursive=True)
     return files, path.rstrip("/")
 
 

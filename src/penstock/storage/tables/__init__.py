@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from penstock.storage.tables.arrow import ArrowTable
+from penstock.storage.tables.parquet import ParquetTable
 
-__all__ = ["ArrowTable"]
+__all__ = ["ArrowTable", "ParquetTable"]
