@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from penstock.storage.tables.arrow import ArrowTable
 from penstock.storage.tables.parquet import ParquetTable
+from penstock.storage.tables.sql import SqlTable
 
-__all__ = ["ArrowTable", "ParquetTable"]
+__all__ = ["ArrowTable", "ParquetTable", "SqlTable"]
