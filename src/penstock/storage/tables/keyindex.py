@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from penstock.core.rows import HASH, Hashes, Indices, hashes_of
 from penstock.kernels.hashing import hash_keys
-from penstock.storage.tables.arrow import is_unique, rows_of_hashes
+from penstock.storage.tables.arrow import distinct, is_unique, rows_of_hashes
 
 GROUP, ROW = "__group", "__row"
 
@@ -145,8 +145,10 @@ class KeyIndex:
         new = [(number, run) for number, run in runs if fresh[number]]
         if not new:
             return [], []
-        theirs = np.unique(np.concatenate([hashes_of(run) for _, run in new]))
-        old = [(number, rows_of_hashes(run, theirs)) for number, run in runs if not fresh[number]]
+        old = [(number, run) for number, run in runs if not fresh[number]]
+        if old:
+            theirs = distinct(np.concatenate([hashes_of(run) for _, run in new]))
+            old = [(number, rows_of_hashes(run, theirs)) for number, run in old]
         kept = new + old
         partition = [self._partition[number][run.column(GROUP).to_numpy()] for number, run in kept]
         return [run for _, run in kept], partition

@@ -23,7 +23,7 @@ from penstock.core.errors import ConfigError, TableError
 from penstock.core.master import Changes, TableSize, master_schema
 from penstock.core.rows import Hashes, Indices, hashes_of
 from penstock.storage.files import locate
-from penstock.storage.tables.arrow import sorted_master
+from penstock.storage.tables.arrow import distinct, sorted_master
 from penstock.storage.tables.keyindex import (
     GROUP,
     ROW,
@@ -222,7 +222,7 @@ class OpenParquetTable:
 
     def get(self, hashes: Hashes, keys: Sequence[pa.Array]) -> pa.RecordBatch:
         """Find rows by the index, and read them from the row groups that have any."""
-        wanted = np.unique(hashes)
+        wanted = distinct(hashes)
         found = [rows for number in range(len(self._index.files)) for rows in self._fetch(number, wanted)]
         if not found:
             return pa.RecordBatch.from_pylist([], schema=master_schema(self.columns))
