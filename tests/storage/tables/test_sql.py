@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import pickle
 import sqlite3
 import sys
@@ -294,6 +295,15 @@ def test_a_broken_connection_is_made_again_once(sqlite):
     assert get(table, [1]) == [{"id": 1, "name": "Ada"}]
 
 
+def test_a_database_that_does_not_come_back_is_named(sqlite):
+    sqlite.run(*PEOPLE)
+    table = sqlite.table("people", ("id",)).open()
+    pool.connected(sqlite.url).close()
+    os.remove(sqlite.url.partition(":///")[2])
+    with pytest.raises(TableError, match="Cannot connect to sqlite:///"):
+        get(table, [1])
+
+
 def test_a_duckdb_file_is_left_to_writers_between_epochs(duckdb):
     duckdb.run(*PEOPLE)
     source = duckdb.table("people", ("id",))
@@ -321,6 +331,11 @@ def test_postgres_is_asked_once_for_many_keys(postgres, monkeypatch):
     monkeypatch.setattr(connection, "_run", lambda sql, parameters=None: asked.append(sql) or run(sql, parameters))
     get(table, list(range(10_000)))
     assert len(asked) == 1
+
+
+def test_postgres_knows_roughly_how_many_rows_there_are(postgres):
+    postgres.run(*PEOPLE, "ANALYZE people")
+    assert postgres.table("people", ("id",)).open().size.rows == 4
 
 
 def test_postgres_may_only_be_read(postgres):

@@ -95,7 +95,7 @@ class Postgres:
     def count(self, table: TableName) -> int:
         """As the planner of the database believes it is; counted where it has never looked."""
         (known,) = self._run(_COUNT, [quoted(*table)]).column(0).to_pylist()
-        if known >= 0:
+        if known > 0:
             return int(known)
         return int(self._run(f"SELECT count(*) FROM {quoted(*table)}").column(0)[0].as_py())
 
