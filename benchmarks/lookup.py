@@ -176,7 +176,7 @@ def penstock(data: Data, job: Job) -> base.Result:
     with tempfile.TemporaryDirectory(dir=data.directory, ignore_cleanup_errors=True) as checkpoint:
         flow = pk.Flow(spark, checkpoint=checkpoint, memory=int(data.nbytes * job.memory))
         rows = flow.source(stream(spark, workload), time="ts", progress=pk.bounded_delay("1 s"))
-        rows.lookup(pk.page_table(str(pages)), on="key").to_format("noop")
+        rows.lookup(pk.PageTable(str(pages)), on="key").to_format("noop")
         query = flow.run(end=False)
         report = query.progress()
         CACHE.append(f"penstock{job.name}: {cache_line(workload, report)}")

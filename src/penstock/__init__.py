@@ -26,6 +26,7 @@ from penstock.core.errors import (
     PunctuationError,
     SqlError,
     StateError,
+    TableError,
     TimeError,
     WindowError,
 )
@@ -56,7 +57,7 @@ from penstock.operators.aggregate.spellings import (
     variance,
 )
 from penstock.operators.window_join import AhEwj, Ewj, Rpwj
-from penstock.storage.tables.pages import page_table
+from penstock.storage.tables import PageTable, ParquetTable, SqlTable
 
 if TYPE_CHECKING:
     from penstock.spark.flow import SparkFlow as Flow
@@ -74,11 +75,15 @@ __all__ = [
     "Flow",
     "FlowError",
     "LocalFlow",
+    "PageTable",
+    "ParquetTable",
     "PenstockError",
     "PunctuationError",
     "Rpwj",
     "SqlError",
+    "SqlTable",
     "StateError",
+    "TableError",
     "TimeError",
     "UserDefined",
     "WindowError",
@@ -103,7 +108,6 @@ __all__ = [
     "min",
     "mode",
     "ordered",
-    "page_table",
     "punctuated",
     "quantile",
     "rows",

@@ -66,7 +66,7 @@ def test_a_data_frame_is_written_into_pages_once_and_looked_up_in_from_there(spa
     out = source.lookup(frame, on="k", name="names").to_memory()
     query = flow.run()
     assert multiset(out.table()) == expected(epochs, table, "inner")
-    assert pk.page_table(str(tmp_path / "checkpoint" / "tables" / "names")).open().size.rows == table.num_rows
+    assert pk.PageTable(str(tmp_path / "checkpoint" / "tables" / "names")).open().size.rows == table.num_rows
     assert "inner lookup on k in a DataFrame, in pages, snapshot" in query.explain()
 
 
@@ -79,7 +79,7 @@ def test_in_each_epoch_rows_see_the_latest_version_of_a_page_table(spark, feed, 
         change()
         flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="8 MB")
         source = flow.source(orders.stream(spark), time="t", progress=pk.bounded_delay(100), name="orders")
-        out = source.lookup(pk.page_table(folder), on="k", how="left", freshness="latest").to_memory()
+        out = source.lookup(pk.PageTable(folder), on="k", how="left", freshness="latest").to_memory()
         flow.run(end=False)
         seen.append({row["k"]: row["v"] for row in out.table().to_pylist()})
         orders.add(pa.table([[1, 2, 3], [0, 0, 0], [2, 2, 2]], schema=STREAM))

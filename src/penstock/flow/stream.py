@@ -298,7 +298,7 @@ class Stream(Outlets):
     ) -> Stream:
         """Join each row with the rows of a master table that have its key; the table may be larger than memory.
 
-        `table`: a master table (`pk.page_table`, `pk.parquet_table`, `pk.sql_table`), a folder of Parquet files, an
+        `table`: a master table (`pk.PageTable`, `pk.ParquetTable`, `pk.SqlTable`), a folder of Parquet files, an
         Arrow table, or on Spark any batch DataFrame. `how`: inner, or left to keep rows that find nothing.
         `freshness`: the table as it was when the flow first started (``"snapshot"``), or as it is in each epoch
         (``"latest"``). `memory`: how much of the flow's memory to use. `max_age`: how long, in event time, a row may

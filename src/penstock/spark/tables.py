@@ -66,7 +66,7 @@ def read_table_on_spark(spark: SparkSession, table: Any, keys: tuple[str, ...], 
     if freshness == "latest":
         raise ConfigError(
             "freshness='latest' is not to be had of a DataFrame, which is written into pages once. Give the folder of "
-            "its Parquet files, pk.page_table(…), which can be changed while it is joined, or pk.sql_table(…)."
+            "its Parquet files, pk.PageTable(…), which can be changed while it is joined, or pk.SqlTable(…)."
         )
     return FrameTable(table, keys)
 

@@ -106,20 +106,3 @@ class PageTable:
         base = versions.read()
         check_expected(versions, base, at)
         return str(Edit(versions, base, nulls).commit(removed, added).version)
-
-
-def page_table(uri: str) -> PageTable:
-    """The page table in a folder: ``orders.lookup(pk.page_table("/data/customers"), on="id", freshness="latest")``.
-
-    It can be changed while it is joined: `append`, `upsert`, `delete`.
-
-    >>> import tempfile
-    >>> folder = tempfile.mkdtemp()
-    >>> from penstock.storage.tables.build import build_page_table
-    >>> _ = build_page_table(folder, [pa.table({"id": [1, 2], "name": ["a", "b"]})], keys=["id"])
-    >>> page_table(folder).upsert(pa.table({"id": [2], "name": ["B"]}))
-    '2'
-    """
-    table = PageTable(uri)
-    _ = table.layout
-    return table

@@ -12,21 +12,24 @@ from penstock.storage.tables.arrow import ArrowTable
 from penstock.storage.tables.build import build_page_table
 from penstock.storage.tables.manifest import Versions
 from penstock.storage.tables.pages import PageTable
+from penstock.storage.tables.parquet import ParquetTable
 
 
 def read_table(table: Any, keys: tuple[str, ...]) -> TableSource:
-    """The master table that a user means: a table source as it is, or one of an Arrow table's rows.
+    """The master table that a user means: a table source as it is, an Arrow table, the path of Parquet files.
 
     >>> read_table(pa.table({"id": [1]}), ("id",)).keys
     ('id',)
     """
     if isinstance(table, pa.Table):
         return ArrowTable(table, keys)
+    if isinstance(table, str):
+        return ParquetTable(table, keys)
     if isinstance(table, TableSource):
         return table
     raise ConfigError(
         f"table={type(table).__name__} is nothing that rows can be looked up in. Give an Arrow table, a folder of "
-        f"Parquet files, pk.page_table(…), pk.sql_table(…), or on Spark a batch DataFrame."
+        f"Parquet files, pk.PageTable(…), pk.SqlTable(…), or on Spark a batch DataFrame."
     )
 
 
