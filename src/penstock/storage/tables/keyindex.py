@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.core.rows import HASH, Hashes, Indices, hashes_of
+from penstock.core.rows import HASH, Hashes, Indices, concat, hashes_of
 from penstock.kernels.hashing import hash_keys
 from penstock.storage.tables.arrow import distinct, is_unique, rows_of_hashes
 
@@ -53,7 +53,7 @@ class FileIndex:
     def places(self, hashes: Hashes) -> pa.RecordBatch:
         """The row groups and rows that have one of some hashes, in the order of the file."""
         found = [rows_of_hashes(run.select([HASH, GROUP, ROW]), hashes) for run in self.runs]
-        entries = pa.concat_batches(found) if found else _NO_PLACES
+        entries = concat(found, _PLACES)
         group, row = entries.column(GROUP).to_numpy(), entries.column(ROW).to_numpy()
         return entries.take(pa.array(np.lexsort([row, group])))
 
@@ -67,7 +67,7 @@ def write_index(source: pq.ParquetFile, keys: pa.Schema, path: str) -> None:
     """Scan the key columns of a data file, and write its index under a name that is there once it is complete."""
     groups = [source.metadata.row_group(group) for group in range(source.num_row_groups)]
     note = {"rows": [group.num_rows for group in groups], "bytes": [group.total_byte_size for group in groups]}
-    schema = pa.schema([*_NO_PLACES.schema, *keys], {_NOTE: json.dumps(note).encode()})
+    schema = pa.schema([*_PLACES, *keys], {_NOTE: json.dumps(note).encode()})
     draft = f"{path}.{uuid.uuid4().hex}.draft"
     try:
         with pa.ipc.new_file(draft, schema) as writer:
@@ -177,7 +177,7 @@ def conform(rows: pa.Table, columns: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=columns)
 
 
-_NO_PLACES = pa.RecordBatch.from_pylist([], schema=pa.schema({HASH: pa.uint64(), GROUP: pa.int32(), ROW: pa.int32()}))
+_PLACES = pa.schema({HASH: pa.uint64(), GROUP: pa.int32(), ROW: pa.int32()})
 
 
 def _runs(source: pq.ParquetFile, keys: pa.Schema) -> Iterator[pa.RecordBatch]:
