@@ -16,22 +16,22 @@ micro-batch, the keys most frequent so far; and what a miss costs, in hits.
 
 import argparse
 import json
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 import window_join as base
+from penstock.kernels.hashing import hash_keys
 
 BATCH_ROWS = 100_000
 BATCHES, QUICK_BATCHES = 20, 8
@@ -72,13 +72,6 @@ class Data:
     def nbytes(self) -> int:
         """What the table's rows take."""
         return self.table_rows * ROW_BYTES
-
-
-@dataclass(slots=True)
-class Found:
-    """What the bench found out about the cache."""
-
-    hits: dict[str, str] = field(default_factory=dict)
 
 
 def main(quick: bool) -> dict[str, object]:
@@ -124,11 +117,15 @@ def keep(results: dict[str, base.Result], name: str, result: base.Result) -> Non
 
 def keep_server(results: dict[str, base.Result], data: Data) -> None:
     """PostgreSQL, where it is installed."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from tests.postgres import PostgresMissingError, server
+
     try:
-        with Postgres(data) as server:
-            keep(results, "postgres", server.run(Job()))
-    except base.PeerMissingError as missing:
-        print(f"  postgres: {missing}", file=sys.stderr)
+        with server() as url:
+            load_postgres(data, url)
+            keep(results, "postgres", by_postgres(data, Job(), url))
+    except (PostgresMissingError, ImportError) as missing:
+        print(f"  postgres: left out. {missing}", file=sys.stderr)
 
 
 def generate(directory: Path, table_rows: int, batches: int) -> Data:
@@ -190,12 +187,12 @@ def cache_line(workload: base.Workload, report: object) -> str:
     warm = counts[len(counts) // 2 :]
     hits, misses = (sum(c.get(name, 0) for c in warm) for name in ("hits", "misses"))
     ideal = ideal_share(workload, [c.get("cached", 0) for c in counts])
-    return f"{hits / max(1, hits + misses):.1%} of the rows answered by {warm[-1].get('cached', 0):,} cached, ideal {ideal:.1%}"
+    cached = warm[-1].get("cached", 0)
+    return f"{hits / max(1, hits + misses):.1%} of the rows answered by {cached:,} cached, ideal {ideal:.1%}"
 
 
 def ideal_share(workload: base.Workload, cached: list[int]) -> float:
     """The share of the later half's rows whose key is among the most frequent so far, as many as were cached."""
-    seen: dict[int, int] = {}
     files = sorted((workload.directory / "parquet").glob("*.parquet"))
     hits = rows = 0
     counts = np.zeros(0, np.int64)
@@ -209,7 +206,6 @@ def ideal_share(workload: base.Workload, cached: list[int]) -> float:
         fresh, times = np.unique(keys, return_counts=True)
         known, places = np.unique(np.concatenate([known, fresh]), return_inverse=True)
         counts = np.bincount(places, np.concatenate([counts, times])).astype(np.int64)
-    del seen
     return hits / max(1, rows)
 
 
@@ -270,22 +266,32 @@ def on_the_driver(data: Data, job: Job, epoch: Callable[[DataFrame, int], None],
         return base.timed(workload, query, out(), workload.rows)
 
 
-class Postgres:
-    """A server of its own, on a socket in the bench's folder."""
+def by_postgres(data: Data, job: Job, url: str) -> base.Result:
+    """Each micro-batch to the driver; its distinct keys in one request, the rows joined there."""
+    from penstock.storage.tables import SqlTable
 
-    def __init__(self, data: Data) -> None:
-        self._data = data
-        self._home = data.directory / "postgres"
+    table = SqlTable(url, "master", ("key",)).open()
+    out = 0
 
-    def __enter__(self) -> "Postgres":
-        raise base.PeerMissingError("not wired up yet")
+    def epoch(rows: DataFrame, number: int) -> None:
+        nonlocal out
+        batch = rows.toArrow()
+        keys = pc.unique(batch.column("key"))
+        found = pa.Table.from_batches([table.get(hash_keys([keys]), [keys])]).drop_columns(["__hash"])
+        out += batch.join(found, "key", join_type="inner").num_rows
 
-    def __exit__(self, *_: object) -> None:
-        subprocess.run(["true"], check=True)
-        shutil.rmtree(self._home, ignore_errors=True)
+    return on_the_driver(data, job, epoch, lambda: out)
 
-    def run(self, job: Job) -> base.Result:
-        raise NotImplementedError
+
+def load_postgres(data: Data, url: str) -> None:
+    import adbc_driver_postgresql.dbapi
+
+    files = sorted((data.directory / "table").glob("*.parquet"))
+    with adbc_driver_postgresql.dbapi.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
+        for path in files:
+            cursor.adbc_ingest("master", pq.read_table(path), mode="create" if path == files[0] else "append")
+        cursor.execute("CREATE UNIQUE INDEX by_key ON master (key)")
+        cursor.execute("ANALYZE master")
 
 
 def summarise(results: Mapping[str, base.Result]) -> dict[str, dict[str, float]]:

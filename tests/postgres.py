@@ -11,12 +11,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
+
+class PostgresMissingError(RuntimeError):
+    """PostgreSQL is not installed."""
 
 
 @contextmanager
 def server() -> Iterator[str]:
-    """Start a server; the address of its database comes back. Where there is no PostgreSQL, tests are skipped."""
+    """Start a server; the address of its database comes back."""
     folder = tempfile.mkdtemp(prefix="penstock-pg-")
     who = _not_root(folder)
     data = f"{folder}/data"
@@ -55,7 +57,7 @@ def _program(name: str) -> str:
     """Debian keeps the server's programs out of the path."""
     found = shutil.which(name) or max(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), default=None)
     if found is None:
-        pytest.skip("PostgreSQL is not installed: on Debian and Ubuntu, apt install postgresql")
+        raise PostgresMissingError("PostgreSQL is not installed: on Debian and Ubuntu, apt install postgresql")
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.storage.tables import SqlTable
-from tests.postgres import server
+from tests.postgres import PostgresMissingError, server
 
 
 @dataclass
@@ -45,7 +46,11 @@ class Scratch:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
-    with server() as url:
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(server())
+        except PostgresMissingError as missing:
+            pytest.skip(str(missing))
         yield url
 
 
