@@ -15,6 +15,7 @@ from penstock.core.master import layout_of
 from penstock.operators.lookup import Front, HybridJoin, Inlj, LookupJoin, MeshJoin, Stages
 from penstock.storage.tables import ArrowTable, PageTable, build_page_table
 from tests.operators.lookup.cases import TABLE, Case, Run, backs, cases, fronts, run
+from tests.streams import examples
 
 CUTS = st.tuples(st.sampled_from(["hash", "range"]), st.sampled_from([1, 2, 5, 100]))
 
@@ -23,6 +24,7 @@ def paged(folder: str, rows: pa.Table, by: str, theta: int) -> PageTable:
     return build_page_table(folder, [rows], keys=["k"], by=by, partition_rows=theta, page=700)
 
 
+@examples(0.3)
 @given(cases(), CUTS)
 def test_a_lookup_join_over_a_page_table_equals_its_definition(case: Case, cut):
     with tempfile.TemporaryDirectory() as folder:
@@ -77,6 +79,7 @@ def run_while_it_changes(table: PageTable, config: LookupJoin, first, epochs) ->
     return models, came, out, keys
 
 
+@examples(0.5)
 @given(ROWS, EPOCHS, CUTS, backs(), fronts(), st.sampled_from(["inner", "left"]))
 def test_a_row_sees_the_table_as_it_is_when_it_is_answered(first, epochs, cut, back, front, how):
     with tempfile.TemporaryDirectory() as folder:

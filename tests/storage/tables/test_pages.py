@@ -18,6 +18,7 @@ from penstock.core.master import TableSource
 from penstock.core.rows import HASH, hashes_of
 from penstock.kernels.hashing import hash_keys
 from penstock.storage.tables import PageTable, build_page_table
+from tests.streams import examples
 
 COLUMNS = pa.schema({"k": pa.int64(), "v": pa.string()})
 
@@ -93,6 +94,7 @@ def apply(table: PageTable, model: Model, change) -> tuple[Model, set[int]]:
     return after, touched
 
 
+@examples(0.4)
 @given(
     st.data(),
     PAIRS,
@@ -131,6 +133,7 @@ def test_a_page_table_equals_a_dictionary_in_every_version(data, first, history,
 MEMORY = st.sampled_from([2_000, 10**6])
 
 
+@examples(0.1)
 @given(PAIRS, st.integers(1, 12), st.sampled_from(["hash", "range"]))
 def test_partitions_have_at_most_twice_theta_rows_whatever_was_appended(pairs, theta, by):
     with tempfile.TemporaryDirectory() as folder:

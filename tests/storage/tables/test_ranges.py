@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from penstock.core.errors import ConfigError
 from penstock.kernels.bisect import bisect_within, runs_within
 from penstock.storage.tables.ranges import SlotArray, check_order, cut_rows, merge_slots, route_over, sort_order
+from tests.streams import examples
 
 WHOLE = st.integers(-(2**63), 2**63 - 1)
 NUMBERS = WHOLE | st.integers(-50, 50)
@@ -101,6 +102,7 @@ def test_nan_is_one_key_and_the_greatest_and_both_zeros_are_one():
     assert sizes_of(cut.ends) == [2, 1, 2]
 
 
+@examples(0.3)
 @given(st.data())
 def test_many_stretches_are_bisected_at_once(data):
     stretches = data.draw(st.lists(st.lists(st.integers(0, 9).map(lambda n: n * 2**60 + 2**60 - 1)), min_size=1))
