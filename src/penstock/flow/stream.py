@@ -30,7 +30,7 @@ from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, Mem
 from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, WindowAggregate
 from penstock.operators.aggregate.config import Method as AggregateMethod
 from penstock.operators.lookup import LookupJoin, LookupMethod
-from penstock.operators.lookup.config import LookupHow
+from penstock.operators.lookup.config import LookupHow, in_order_of
 from penstock.operators.window_join import JoinTime, WindowJoin
 from penstock.operators.window_join.config import default_time, read_how, read_on
 from penstock.operators.window_join.methods import Method, read_method
@@ -321,6 +321,7 @@ class Stream(Outlets):
             raise ConfigError(f"freshness={freshness!r} is not one of {', '.join(get_args(Freshness))}.")
         called = self._flow._operator_name(name, "lookup")
         source = self._flow._master_table(table, tuple(theirs for _, theirs in keys), freshness)
+        keys = in_order_of(source.keys, keys)
         types = (RowType(_as_keys(node.columns, keys, source.columns), tuple(ours for ours, _ in keys), node.time),)
         age = None if max_age is None else Duration.of(max_age, "max_age")
         config = LookupJoin(source, keys, how, method, suffix, age, node.unit)

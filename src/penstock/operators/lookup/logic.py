@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.budget import Budget
+from penstock.core.master import layout_of
 from penstock.core.meter import Meter
 from penstock.core.operator import Allowance, Out, State
 from penstock.core.pages import PageStore
@@ -121,7 +122,7 @@ class LookupLogic:
         if isinstance(self.back, IndexJoin):
             pages += self.back.missed.save(self._store)
         if isinstance(self.back, CyclicJoin):
-            meta["cursor"] = self.back.cursor
+            meta |= {"cursor": self.back.cursor, "layout": layout_of(self.desk.table)}
         return State(tuple(pages), meta)
 
     def _serve(self) -> Iterator[Out]:
@@ -178,6 +179,8 @@ class LookupLogic:
         if self.front is not None:
             self.front.restore(self._store, by_port[CACHED])
             self.front.threshold.value = int(state.meta.get("threshold", self.front.threshold.value))
+        if isinstance(self.back, CyclicJoin) and state.meta.get("layout") != layout_of(self.desk.table):
+            self.back.cut_anew()
         known = state.meta.get("version")
         if known != self.desk.table.version:
             self._renew(None if known is None else str(known))

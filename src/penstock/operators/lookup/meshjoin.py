@@ -86,6 +86,16 @@ class CyclicJoin:
         waiting.move(met, self.cursor)
         yield from self._expire(met & (waiting.start == self.cursor))
 
+    def cut_anew(self) -> None:
+        """Keys have moved to partitions with other numbers, so nobody knows which of them a row has still to meet.
+
+        But all rows of its key are in one partition: a row that has matched has met it, any other may start again.
+        """
+        if self._desk.table.clustered and len(self.waiting):
+            rows, _ = self.waiting.take(self.waiting.matched)
+            self._desk.stats.finished += rows.num_rows
+            self.waiting.restart(self.cursor)
+
     def _expire(self, done: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Iterator[Out]:
         """Rows that have met the whole table leave; of a left join those that matched nothing come out."""
         if done.any():

@@ -147,6 +147,11 @@ class Waiting:
         """All rows wait for these partitions now: the table has been cut anew."""
         self._numbers["partition"] = partition
 
+    def restart(self, partition: int) -> None:
+        """All rows start again, at `partition`."""
+        for name in ("partition", "start"):
+            self._numbers[name] = np.full(len(self), partition)
+
     def save(self, store: PageStore) -> list[Page]:
         """The rows as pages, sorted by hash as pages are; the numbers travel as columns."""
         if not len(self):
