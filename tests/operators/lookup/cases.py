@@ -16,7 +16,17 @@ from penstock.core.rows import RowType
 from penstock.core.time import TIME_MAX, TIME_MIN
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import hash_range, shard_of
-from penstock.operators.lookup import Front, HybridJoin, Inlj, LookupJoin, MeshJoin, Stages
+from penstock.operators.lookup import (
+    Front,
+    HybridJoin,
+    Inlj,
+    LookupJoin,
+    MeshJoin,
+    PartitionBased,
+    Partitioned,
+    Ssij,
+    Stages,
+)
 from penstock.storage.memory import MemoryPages
 from penstock.storage.tables import ArrowTable
 from tests.oracle import lookup as oracle
@@ -133,6 +143,32 @@ def backs() -> st.SearchStrategy:
         st.builds(Inlj, batch=st.sampled_from([None, 1, 3])),
         st.builds(HybridJoin, slots=slots),
         st.builds(MeshJoin, slots=slots, loads_per_logical=st.sampled_from([1, 1, 2, 3])),
+        partitioned(),
+        st.builds(Ssij, input_thr=slots, stream_thr=slots, cache_blocks=st.sampled_from([None, 0, 1, 3])),
+        st.builds(
+            PartitionBased,
+            area=st.sampled_from([1, 3, 20, 1000]),
+            max_wait=st.sampled_from([None, 0, 1, 7]),
+            cache_pages=st.sampled_from([None, 0, 1, 3]),
+        ),
+    )
+
+
+def partitioned() -> st.SearchStrategy[Partitioned]:
+    return st.builds(
+        Partitioned,
+        wait=st.sampled_from([None, 1, 4, 30]),
+        block=st.sampled_from([None, 1, 2, 5]),
+        refill=st.sampled_from([0, 0.4, 0.9]),
+        invoke=st.sampled_from([1, 3, 3000]),
+        when=st.sampled_from(["idle", "always"]),
+        high=st.sampled_from([1, 3]),
+        low=st.just(1),
+        cache=st.sampled_from([None, 0, 60, 200]),
+        rho=st.sampled_from([0, 0.25]),
+        alpha=st.sampled_from([0, 0.3, 1]),
+        every=st.sampled_from([1, 5, 10_000]),
+        batch=st.sampled_from([None, 1, 3]),
     )
 
 

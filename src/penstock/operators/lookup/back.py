@@ -30,6 +30,8 @@ class BackStats:
     bytes_read: int = 0
     looked_up: int = 0
     """Keys that were asked for one by one."""
+    at_hand: int = 0
+    """Rows whose partition was in memory when they came to it."""
 
 
 @dataclass(slots=True)
@@ -42,6 +44,8 @@ class Desk:
     front: FrontStage | None = None
     meter: Meter | None = None
     stats: BackStats = field(default_factory=BackStats)
+    backlog: int = 0
+    """Rows that have come, and have yet to be let in."""
 
     def scan(self, partition: int) -> pa.RecordBatch:
         """Read a partition."""
@@ -104,5 +108,13 @@ class BackEnd(Protocol):
 
     @property
     def at_once(self) -> bool:
-        """Whether rows never wait for others to share a read."""
+        """Whether a step is due, though more rows may wait."""
+        ...
+
+    def renew(self) -> None:
+        """The table is another than the one that waiting rows were put for."""
+        ...
+
+    def meta(self) -> dict[str, object]:
+        """What to remember beside the rows that wait: small, JSON-able, given back to the next one."""
         ...

@@ -28,6 +28,9 @@ from penstock.operators.lookup.front import CACHED, FrontStage
 from penstock.operators.lookup.hybridjoin import HybridJoin, OldestFirstJoin
 from penstock.operators.lookup.inlj import MISSED, IndexJoin, Inlj
 from penstock.operators.lookup.meshjoin import CyclicJoin, MeshJoin
+from penstock.operators.lookup.partition_based import PartitionBased, WaitingAreasJoin
+from penstock.operators.lookup.partitioned import Partitioned, PartitionedJoin
+from penstock.operators.lookup.ssij import PhasedJoin, Ssij
 from penstock.operators.lookup.waiting import WAITING, Waiting
 
 _LEAST = 64
@@ -107,13 +110,12 @@ class LookupLogic:
             meta["threshold"] = self.front.threshold.value
         if isinstance(self.back, IndexJoin):
             pages += self.back.missed.save(self._store)
-        if isinstance(self.back, CyclicJoin):
-            meta["cursor"] = self.back.cursor
+        meta["back"] = self.back.meta()
         return State(tuple(pages), meta)
 
     def _serve(self) -> Iterator[Out]:
         """Iterate until all that arrived is answered or waits."""
-        while self._inbox:
+        while self._inbox or self.back.at_once:
             yield from self._let_in()
             if self._inbox or self.back.at_once:
                 yield from self._step()
@@ -131,6 +133,7 @@ class LookupLogic:
             if some.num_rows:
                 if self.front is not None:
                     self.front.stats.misses += some.num_rows
+                self.desk.backlog = sum(rows.num_rows for rows in self._inbox)
                 self.back.put(some, hash_keys(self.desk.answers.keys(some)))
 
     def _misses(self, rows: pa.RecordBatch, free: int) -> Generator[Out, None, tuple[pa.RecordBatch, pa.RecordBatch]]:
@@ -150,8 +153,15 @@ class LookupLogic:
         settings = self._config.stages.back
         if isinstance(settings, Inlj):
             return IndexJoin(settings, self.desk, self.waiting)
+        meta = state.meta.get("back", {})
         if isinstance(settings, MeshJoin):
-            return CyclicJoin(settings, self.desk, self.waiting, int(state.meta.get("cursor", 0)))
+            return CyclicJoin(settings, self.desk, self.waiting, meta)
+        if isinstance(settings, Partitioned):
+            return PartitionedJoin(settings, self.desk, self.waiting, meta)
+        if isinstance(settings, Ssij):
+            return PhasedJoin(settings, self.desk, self.waiting, meta)
+        if isinstance(settings, PartitionBased):
+            return WaitingAreasJoin(settings, self.desk, self.waiting, meta)
         if isinstance(settings, HybridJoin):
             return OldestFirstJoin(settings, self.desk, self.waiting)
         raise TypeError(settings)
@@ -171,13 +181,10 @@ class LookupLogic:
 
     def _renew(self, since: str | None) -> None:
         """The table is not what it was: forget what changed, and find again where rows must look."""
-        table, answers = self.desk.table, self.desk.answers
-        changes = None if since is None else table.changes(since).keys
+        changes = None if since is None else self.desk.table.changes(since).keys
         if self.front is not None:
             keys = (
                 None if changes is None else [changes.column(name).combine_chunks() for name in self._config.table_keys]
             )
             self.front.invalidate(keys)
-        if isinstance(self.back, OldestFirstJoin) and len(self.waiting):
-            rows = self.waiting.rows(np.ones(len(self.waiting), np.bool_))
-            self.waiting.send(table.partition_of(self.waiting.hash, answers.keys(rows)))
+        self.back.renew()

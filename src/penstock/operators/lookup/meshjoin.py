@@ -7,8 +7,9 @@ rows enter only at the beginning of a logical partition of several loads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -42,11 +43,11 @@ class MeshJoin:
 class CyclicJoin:
     """Waiting rows and the cursor."""
 
-    def __init__(self, settings: MeshJoin, desk: Desk, waiting: Waiting, cursor: int = 0) -> None:
+    def __init__(self, settings: MeshJoin, desk: Desk, waiting: Waiting, meta: Mapping[str, Any]) -> None:
         self._settings = settings
         self._desk = desk
         self.waiting = waiting
-        self.cursor = cursor % max(1, desk.table.partitions)
+        self.cursor = int(meta.get("cursor", 0)) % max(1, desk.table.partitions)
         self._entered = 0
 
     @property
@@ -85,6 +86,13 @@ class CyclicJoin:
         met[here] = True
         waiting.move(met, self.cursor)
         yield from self._expire(met & (waiting.start == self.cursor))
+
+    def renew(self) -> None:
+        """Rows go on from where they are."""
+
+    def meta(self) -> dict[str, object]:
+        """Where the cursor is."""
+        return {"cursor": self.cursor}
 
     def _expire(self, done: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Iterator[Out]:
         """Rows that have met the whole table leave; of a left join those that matched nothing come out."""

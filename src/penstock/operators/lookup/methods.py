@@ -10,10 +10,25 @@ from penstock.operators.lookup.front import Front
 from penstock.operators.lookup.hybridjoin import HybridJoin
 from penstock.operators.lookup.inlj import Inlj
 from penstock.operators.lookup.meshjoin import MeshJoin
+from penstock.operators.lookup.partition_based import PartitionBased
+from penstock.operators.lookup.partitioned import Partitioned
+from penstock.operators.lookup.ssij import Ssij
 
-MethodName = Literal["auto", "inlj", "meshjoin", "r-meshjoin", "hybridjoin", "cinlj", "cmeshjoin", "chybridjoin"]
+MethodName = Literal[
+    "auto",
+    "inlj",
+    "meshjoin",
+    "r-meshjoin",
+    "hybridjoin",
+    "cinlj",
+    "cmeshjoin",
+    "chybridjoin",
+    "partitioned",
+    "ssij",
+    "partition-based",
+]
 
-Back = Inlj | MeshJoin | HybridJoin
+Back = Inlj | MeshJoin | HybridJoin | Partitioned | Ssij | PartitionBased
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +55,22 @@ _NAMED: dict[str, Stages] = {
     "meshjoin": Stages(MeshJoin()),
     "r-meshjoin": Stages(MeshJoin(loads_per_logical=4)),
     "hybridjoin": Stages(HybridJoin()),
+    "partitioned": Stages(Partitioned()),
+    "ssij": Stages(Ssij()),
+    "partition-based": Stages(PartitionBased()),
 }
 _NAMED |= {f"c{name}": replace(_NAMED[name], front=Front()) for name in ("inlj", "meshjoin", "hybridjoin")}
 _NAMED["cinlj"] = Stages(Inlj(), Front(share=0.5, policy="decay", threshold=1))
 _NAMED["auto"] = _NAMED["cinlj"]
+
+_PLAIN: dict[type[Back], str] = {
+    Inlj: "inlj",
+    MeshJoin: "meshjoin",
+    HybridJoin: "hybridjoin",
+    Partitioned: "partitioned",
+    Ssij: "ssij",
+    PartitionBased: "partition-based",
+}
 
 
 def read_stages(method: LookupMethod) -> Stages:
@@ -67,8 +94,7 @@ def lookup_method_name(method: LookupMethod) -> str:
     """
     if not isinstance(method, Stages):
         return method
-    names = {Inlj: "inlj", HybridJoin: "hybridjoin", MeshJoin: "meshjoin"}
-    plain = names[type(method.back)]
+    plain = _PLAIN[type(method.back)]
     if isinstance(method.back, MeshJoin) and method.back.loads_per_logical > 1:
         plain = "r-meshjoin"
     return plain if method.front is None else f"c{plain}"
