@@ -56,23 +56,23 @@ class Desk:
         self.stats.looked_up += hashes.size
         return self._read(self.table.get(hashes, keys))
 
-    def meet(
-        self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch, *, whole: bool = True
-    ) -> Generator[Out, None, Mask]:
-        """Let rows meet master rows; which of them found any comes back. `whole`: all rows of each key are there.
+    def meet(self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch) -> Generator[Out, None, Mask]:
+        """Let rows meet master rows, all that there are of each key; which of them found any comes back.
 
-        What was found is offered to the cache.
+        What was found is offered to the cache, if there is one.
         """
         matched = np.zeros(rows.num_rows, np.bool_)
-        counts = np.zeros(master.num_rows, np.int64)
-        asked = np.zeros(master.num_rows, np.uint64)
-        with self.budget.hold(rows.nbytes + 16 * master.num_rows, "rows that meet the table"):
+        offers = 0 if self.front is None else master.num_rows
+        counts = np.zeros(offers, np.int64)
+        asked = np.zeros(offers, np.uint64)
+        with self.budget.hold(rows.nbytes + 16 * offers, "rows that meet the table"):
             for i, j in self.answers.pairs(rows, hashes, master):
                 matched[i] = True
-                counts += np.bincount(j, minlength=counts.size)
-                asked[j] = hashes_of(rows)[i]
+                if offers:
+                    counts += np.bincount(j, minlength=offers)
+                    asked[j] = hashes_of(rows)[i]
                 yield from self.answers.found(rows, i, master, j)
-            if self.front is not None and whole:
+            if offers:
                 self._offer(master, asked, counts)
         if self.meter is not None:
             self.meter.compute(comparisons=rows.num_rows, chain_nodes=master.num_rows)

@@ -54,6 +54,7 @@ class LookupLogic:
         self._store = store
         self._bound: Time = TIME_MIN
         table = config.table.open(config.version)
+        config.stages.check(table)
         answers = Answers(config, stream, budget)
         settings = config.stages.front
         self.front = None if settings is None else FrontStage(settings, answers, table.columns, budget)

@@ -77,8 +77,7 @@ class CyclicJoin:
             master = desk.scan(self.cursor)
             with desk.budget.hold(master.nbytes, "a partition of the table"):
                 rows = waiting.rows(here)
-                whole = desk.table.unique or desk.table.clustered
-                matched = yield from desk.meet(rows, waiting.hash[here], master, whole=whole)
+                matched = yield from desk.meet(rows, waiting.hash[here], master)
                 waiting.mark(here[matched])
         self.cursor = (self.cursor + 1) % max(1, partitions)
         self._entered = 0

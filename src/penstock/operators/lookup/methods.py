@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from penstock.core.errors import ConfigError
+from penstock.core.master import MasterTable
 from penstock.operators.lookup.front import Front
 from penstock.operators.lookup.hybridjoin import HybridJoin
 from penstock.operators.lookup.inlj import Inlj
@@ -46,6 +47,26 @@ class Stages:
     def defers(self) -> bool:
         """Whether rows may wait over epochs."""
         return not isinstance(self.back, Inlj)
+
+    def check(self, table: MasterTable) -> None:
+        """Refuse a table of which this method would find, or keep, only some of the rows of a key.
+
+        INLJ asks for all rows of a key wherever they are; the others have the partitions that they read.
+        """
+        if isinstance(self.back, Inlj) or table.clustered:
+            return
+        keys, name = ", ".join(table.keys), lookup_method_name(self)
+        remedy = f"Sort the table by {keys}, so that equal keys lie together, or write method='cinlj' or 'meshjoin'."
+        if not isinstance(self.back, MeshJoin):
+            raise ConfigError(
+                f"method={name!r} reads the one partition that has a key, but this table does not say which partition "
+                f"has which {keys}, or has rows of one {keys} in several. {remedy}"
+            )
+        if self.front is not None and not table.unique:
+            raise ConfigError(
+                f"method={name!r} keeps all rows of a frequent {keys}, but this table has them in several partitions, "
+                f"and a read brings only some of them. {remedy}"
+            )
 
 
 LookupMethod = MethodName | Stages

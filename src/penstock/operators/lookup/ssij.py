@@ -43,7 +43,7 @@ class PhasedJoin:
         self._desk = desk
         self.waiting = waiting
         self.blocks = UsefulBlocks(desk, waiting, settings.cache_blocks, meta)
-        self._pending = 0
+        self._pending = int(meta.get("pending", 0))
         self._input_thr = settings.input_thr or 1
         self._stream_thr = settings.stream_thr or 1
 
@@ -84,5 +84,5 @@ class PhasedJoin:
         self._pending = len(self.waiting)
 
     def meta(self) -> dict[str, object]:
-        """What to remember: which blocks were in memory, not their rows, and of what use they were."""
-        return self.blocks.meta()
+        """What to remember: how many rows are pending, which blocks were in memory, and of what use they were."""
+        return {**self.blocks.meta(), "pending": self._pending}
