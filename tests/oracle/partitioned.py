@@ -1,4 +1,4 @@
-"""The partitioned join as Algorithms 8 and 9 say it (corrected), a row at a time: what is read, joined and kept, when."""
+"""The partitioned join as Algorithms 8 and 9 say it, corrected, row by row: what is read, joined and kept, when."""
 
 from __future__ import annotations
 

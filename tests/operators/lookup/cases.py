@@ -204,21 +204,24 @@ def fronts() -> st.SearchStrategy[Front | None]:
     return st.none() | some
 
 
-def backs() -> st.SearchStrategy:
+def backs(*kinds: type) -> st.SearchStrategy:
+    """Back ends, of these kinds or of any."""
     slots = st.sampled_from([None, 1, 2, 7, 30])
-    return st.one_of(
-        st.builds(Inlj, batch=st.sampled_from([None, 1, 3])),
-        st.builds(HybridJoin, slots=slots),
-        st.builds(MeshJoin, slots=slots, loads_per_logical=st.sampled_from([1, 1, 2, 3])),
-        partitioned(),
-        st.builds(Ssij, input_thr=slots, stream_thr=slots, cache_blocks=st.sampled_from([None, 0, 1, 3])),
-        st.builds(
+    pages = st.sampled_from([None, 0, 1, 3])
+    known = {
+        Inlj: st.builds(Inlj, batch=st.sampled_from([None, 1, 3])),
+        HybridJoin: st.builds(HybridJoin, slots=slots),
+        MeshJoin: st.builds(MeshJoin, slots=slots, loads_per_logical=st.sampled_from([1, 1, 2, 3])),
+        Partitioned: partitioned(),
+        Ssij: st.builds(Ssij, input_thr=slots, stream_thr=slots, cache_blocks=pages),
+        PartitionBased: st.builds(
             PartitionBased,
             area=st.sampled_from([1, 3, 20, 1000]),
             max_wait=st.sampled_from([None, 0, 1, 7]),
-            cache_pages=st.sampled_from([None, 0, 1, 3]),
+            cache_pages=pages,
         ),
-    )
+    }
+    return st.one_of([known[kind] for kind in kinds or known])
 
 
 def partitioned() -> st.SearchStrategy[Partitioned]:

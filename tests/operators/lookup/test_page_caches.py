@@ -14,10 +14,8 @@ from penstock.operators.lookup.segments import keep_by_utility
 from tests.operators.lookup.cases import Case, Shard, backs, cases, numbered, run, skewed
 from tests.operators.lookup.test_partitioned import ranges
 
-PAGED = backs().filter(lambda back: isinstance(back, Ssij | PartitionBased))
 
-
-@given(cases(st.builds(Stages, back=PAGED, front=st.none())))
+@given(cases(st.builds(Stages, back=backs(Ssij, PartitionBased), front=st.none())))
 def test_both_equal_their_definition(case: Case):
     at_work = run(case)
     assert at_work.results == case.expected()

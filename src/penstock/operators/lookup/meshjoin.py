@@ -20,6 +20,9 @@ from penstock.operators.lookup.back import Desk
 from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.waiting import Waiting
 
+_NOWHERE = -1
+"""Where rows come to next that have met all there is."""
+
 
 @dataclass(frozen=True, slots=True)
 class MeshJoin:
@@ -84,10 +87,16 @@ class CyclicJoin:
         met = np.zeros(len(waiting), np.bool_)
         met[here] = True
         waiting.move(met, self.cursor)
-        yield from self._expire(met & (waiting.start == self.cursor))
+        yield from self._expire((met & (waiting.start == self.cursor)) | (waiting.partition == _NOWHERE))
 
     def renew(self) -> None:
-        """Rows go on from where they are."""
+        """Rows go on from where they are; of a table that has become shorter they have met what is no longer there."""
+        end = max(1, self._desk.table.partitions)
+        partition, start = self.waiting.partition, self.waiting.start
+        over = (partition >= end) & ((start > partition) | (start == 0))
+        partition[partition >= end] = 0
+        start[start >= end] = 0
+        partition[over] = _NOWHERE
 
     def meta(self) -> dict[str, object]:
         """Where the cursor is."""
