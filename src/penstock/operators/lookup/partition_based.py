@@ -20,6 +20,9 @@ from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.useful import UsefulBlocks
 from penstock.operators.lookup.waiting import Waiting
 
+_AT_LEAST = 4
+"""Rows come in when this part of the room for them is free: to try a few takes as long as to try many."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionBased:
@@ -64,7 +67,9 @@ class WaitingAreasJoin:
         """How many rows may come in now: none before the last ones were tried, nor while partitions should be read."""
         if self.at_once:
             return 0
-        return max(0, room_for(rows, self._desk.budget, self.waiting) - len(self.waiting))
+        slots = room_for(rows, self._desk.budget, self.waiting)
+        left = slots - len(self.waiting)
+        return left if left > slots // _AT_LEAST else 0
 
     def step(self, position: float = 1.0) -> Iterator[Out]:
         """Try what came, or read a partition that should be; if none should, that of the row at `position`."""

@@ -32,6 +32,7 @@ class Segments:
         self._desk = desk
         self._most = most
         self._kept: dict[int, pa.RecordBatch] = {}
+        self._sizes: dict[int, int] = {}
         self._version = desk.table.version
         self.held = 0
         self.recall = {partition for partition in recall if partition < desk.table.partitions}
@@ -47,7 +48,7 @@ class Segments:
     @property
     def sizes(self) -> Indices:
         """Their bytes."""
-        return np.array([rows.nbytes for rows in self._kept.values()], np.int64)
+        return np.fromiter(self._sizes.values(), np.int64, len(self._sizes))
 
     @property
     def free(self) -> int:
@@ -66,13 +67,15 @@ class Segments:
 
     def keep(self, partition: int, rows: pa.RecordBatch) -> None:
         """Keep a partition."""
-        self._desk.budget.charge(rows.nbytes, "partitions of the table that are kept")
-        self._kept[partition] = rows
-        self.held += rows.nbytes
+        size = rows.nbytes
+        self._desk.budget.charge(size, "partitions of the table that are kept")
+        self._kept[partition], self._sizes[partition] = rows, size
+        self.held += size
 
     def drop(self, partition: int) -> None:
         """Keep a partition no longer."""
-        size = self._kept.pop(partition).nbytes
+        del self._kept[partition]
+        size = self._sizes.pop(partition)
         self.held -= size
         self._desk.budget.release(size)
 

@@ -60,7 +60,9 @@ class PhasedJoin:
         self._pending += rows.num_rows
 
     def free(self, rows: pa.RecordBatch) -> int:
-        """How many more rows may be pending."""
+        """How many more rows may be pending; none while blocks have to be read."""
+        if self.at_once:
+            return 0
         slots = room_for(rows, self._desk.budget, self.waiting)
         self._input_thr = self._settings.input_thr or max(1, slots // 4)
         self._stream_thr = self._settings.stream_thr or max(1, slots // 2)
