@@ -152,6 +152,7 @@ class ShardTask:
             "rows_by_port": work.rows_by_port,
             "peak": budget.peak,
             "deferred": tally.deferred,
+            "lifted": [tally.rows_lifted, tally.lifted],
             "bytes_read": store.bytes_read + work.spooled,
             "bytes_written": store.bytes_written + work.spooled,
         }
