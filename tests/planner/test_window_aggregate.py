@@ -64,7 +64,7 @@ def test_f14_what_cannot_be_undone_is_made_of_panes():
 def test_f14_panes_of_one_row_for_each_group_save_nothing():
     """Counted in updates, and in time where windows are few and groups many."""
     assert plan(Slides(4, 1), single(10, 4), subtracts=False, prices=COUNTED).method == "wid"
-    assert plan(Slides(4, 1), single(10_000, 4)).method == "wid"
+    assert plan(Slides(4, 1), single(10_000, 4), current="paned").method == "wid"
     assert plan(Slides(60, 1), single(10_000, 60), subtracts=False).method == "paned"
 
 
@@ -97,6 +97,12 @@ def test_the_method_that_runs_stays_until_a_change_clearly_pays():
     assert "differential is not so much cheaper that a change pays" in choice.reason
     assert choice.why_not["differential"].endswith("% cheaper: a change takes 90 %")
     assert plan(slides, load, current="paned", preference=keen).method == "differential"
+
+
+def test_what_panes_cannot_come_back_from_must_pay_more():
+    load, slides = single(50_000, 4), Slides(4, 1)
+    assert plan(slides, load, current="paned").method == "paned"
+    assert plan(slides, load, current="paned", preference=AggregatePreference(for_good=0.1)).method == "wid"
 
 
 def test_adapting_ends_only_once_there_is_clearly_room():

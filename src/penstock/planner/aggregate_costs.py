@@ -82,10 +82,10 @@ Way = Literal["wid", "direct", "stacked", "differential"]
 """How windows are made; panes know two ways."""
 
 MEASURED: Mapping[Way, Price] = {
-    "wid": Price(214.7, 14.1, 1_870_000),
-    "direct": Price(180.0, 0.0, 1_630_000),
-    "stacked": Price(443.1, 105.1, 4_130_000),
-    "differential": Price(112.5, 211.4, 3_090_000),
+    "wid": Price(215.2, 7.4, 2_070_000),
+    "direct": Price(130.1, 0.0, 1_880_000),
+    "stacked": Price(460.1, 158.7, 5_130_000),
+    "differential": Price(73.6, 263.4, 3_410_000),
 }
 """As ``python benchmarks/aggregate_methods.py`` fits them, on a server of 2026, to counts and sums by a number."""
 

@@ -47,12 +47,14 @@ class AggregatePreference:
     """
 
     stay: float = 0.15
-    """By this part another method must be cheaper than the one that runs, to take over from it."""
+    """By this part another method must be cheaper than the one that runs, to take over from it …"""
+    for_good: float = 0.3
+    """… and by this, if there is no way back while windows are open."""
     smaller: float = 0.67
     """To so much of the state, where that does not fit, AdaptWID must bring it."""
 
     def __post_init__(self) -> None:
-        for name in ("stay", "smaller"):
+        for name in ("stay", "for_good", "smaller"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"{name}={getattr(self, name)} is no part of a cost. Write 0 or more, below 1.")
 
@@ -168,10 +170,18 @@ class _Case:
         return [method for method in _BY_TIME if method != "differential" or self.subtracts]
 
     def _cheapest(self) -> Planned:
-        best = min(self._able, key=self._seconds)
-        if self.current not in self._able:
-            return best
-        return best if self._seconds(best) <= (1 - self.preference.stay) * self._seconds(self.current) else self.current
+        able = self._able
+        return min((m for m in able if self.current not in able or self._pays(m, self.current)), key=self._seconds)
+
+    def _pays(self, method: Planned, current: Planned | None) -> bool:
+        """Whether a method is enough cheaper than the one that runs, or is it."""
+        if current is None or method == current:
+            return True
+        return self._seconds(method) <= (1 - self._gain(method, current)) * self._seconds(current)
+
+    def _gain(self, method: Planned, current: Planned) -> float:
+        """By which part a method must be cheaper to take over."""
+        return self.preference.stay if takes_up(current, left_by=method) else self.preference.for_good
 
     def _seconds(self, method: Planned) -> float:
         return self.costs[method].seconds
@@ -192,7 +202,7 @@ class _Case:
             return f"holds {_times(theirs.state, ours.state)} as much, for about twice the work of panes"
         if theirs.seconds < ours.seconds:
             less = f"{100 * (1 - theirs.seconds / ours.seconds):.0f} % cheaper"
-            return less if chosen == "adapt" else f"{less}: a change takes {100 * self.preference.stay:.0f} %"
+            return less if chosen == "adapt" else f"{less}: a change takes {100 * self._gain(method, chosen):.0f} %"
         return f"costs {_times(theirs.seconds, ours.seconds)} as much"
 
 

@@ -125,7 +125,9 @@ class ShardTask:
                 (port, rows.take(pa.array(np.flatnonzero(places[port] == shard)))) for port, rows in batches.items()
             ]
             out += self._one(shard, partial(_given, mine))
-        return pa.Table.from_batches(out, self.config.output(self.types))
+        schema = self.config.output(self.types)
+        # A table of no batches has columns of no chunks, of which Spark cannot tell the type of a list.
+        return pa.Table.from_batches(out, schema) if out else schema.empty_table()
 
     def _one(self, shard: int, arrivals: Callable[[State], Arrivals]) -> Iterator[pa.RecordBatch]:
         budget = Budget(self.share)
