@@ -526,7 +526,9 @@ def many_panes(flow, epochs: int = 30, **more):
     keys = list(range(3_000))
     tables = [pa.table({"k": keys, "v": keys, "t": [n] * len(keys)}) for n in range(epochs)]
     stream = flow.source(tables, time="t", name="ticks", progress=pk.ordered())
-    return stream.window(range=40, slide=1).by("k").agg(n=pk.count(), total=pk.sum("v"), name="sums", **more).to_memory()
+    return (
+        stream.window(range=40, slide=1).by("k").agg(n=pk.count(), total=pk.sum("v"), name="sums", **more).to_memory()
+    )
 
 
 def test_windows_turn_to_differences_once_they_are_seen_to_pay_and_results_stay_the_same():
