@@ -3,7 +3,8 @@
 Counts and sums by group over windows of several panes, slide by slide, from partials as Spark makes them: one for each
 pane and group. Each slide is an epoch, after which state is saved and taken up again; windows are full before the clock
 starts. `results` is how many groups a window has. Seconds are of the processor, per window, the better of two
-runs. At the end the constants of `penstock.planner.aggregate_costs` are fitted to the table; those there came from it.
+runs. Then the constants of `penstock.planner.aggregate_costs` are fitted to the table; those there came from it. At
+the end panes and AdaptWID are compared on rows, with much memory and with little.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pyarrow as pa
 
 from penstock.core.budget import Budget
 from penstock.core.operator import State
-from penstock.core.rows import RowType
+from penstock.core.rows import TIME, RowType
 from penstock.core.windows import sliding
 from penstock.kernels.hashing import hash_keys
 from penstock.operators.aggregate.config import Method, WindowAggregate
@@ -30,6 +31,7 @@ from penstock.storage.files import FilePages
 
 TYPES = RowType(pa.schema({"k": pa.int64(), "v": pa.int64(), "t": pa.int64()}), ("k",), "t")
 BUDGET = 256_000_000
+SMALL = 4_000_000
 PANE = 60
 METHODS: tuple[Method, ...] = ("wid", "paned", "differential")
 
@@ -73,6 +75,9 @@ def main(quick: bool) -> None:
         shown = {method: round(1e3 * spent, 2) for method, spent in seconds.items()}
         print(json.dumps({**asdict(point), "results": measured[-1].results, "ms": shown}), flush=True)
     print(json.dumps(fit(measured)))
+    for panes, rows, budget in ((12, 5_000, BUDGET), (12, 5_000, SMALL), (40, 2_000, BUDGET), (40, 2_000, SMALL)):
+        seconds = {method: from_rows(panes, rows, method, budget) for method in ("paned", "adapt")}
+        print(json.dumps({"panes": panes, "rows": rows, "budget": budget, "seconds": seconds}), flush=True)
 
 
 def points(quick: bool) -> Iterator[Point]:
@@ -112,6 +117,25 @@ def per_window(point: Point, method: Method) -> tuple[float, float]:
                 spent += time.process_time() - begun
                 results += sum(o.rows.num_rows for o in out)
         return spent / slides, results / slides
+
+
+def from_rows(panes: int, rows: int, method: Method, budget: int) -> float:
+    """Seconds of a slide that brings `rows`, each of another group, which AdaptWID keeps as they are."""
+    config = WindowAggregate(sliding(panes * PANE, PANE), ("k",), (("n", Count()), ("v", Sum("v"))), method=method)
+    rng, spent = np.random.default_rng(1), 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        store, state, bound = FilePages(folder), State(), 0
+        for slide in range(2 * panes):
+            table = pa.table({name: pa.array(rng.integers(0, 10**7, rows)) for name in ("k", "v", "t")})
+            times = pa.array(np.full(rows, slide * PANE))
+            batch = TYPES.enter(table.append_column(TIME, times), hash_keys([table.column("k").combine_chunks()]))
+            begun = time.process_time()
+            logic = config.logic((TYPES,), store, Budget(budget), state)
+            done = [*logic.advance(0, bound), *logic.rows(0, batch), *logic.advance(0, (slide + 1) * PANE)]
+            bound, state = (slide + 1) * PANE, logic.state()
+            spent += (time.process_time() - begun) * (slide >= panes)
+            del done
+    return round(spent / panes, 4)
 
 
 def turns(point: Point, method: Method) -> int:

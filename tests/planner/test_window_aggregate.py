@@ -80,6 +80,10 @@ def test_f15_adapting_is_no_help_where_groups_have_many_rows():
     assert plan(Slides(60, 1), dense(10**6, rows=50), memory=10**6, subtracts=False).method == "paned"
 
 
+def test_f15_adapting_is_no_help_where_it_does_not_fit_either():
+    assert plan(Slides(60, 1), single(10_000, 60), sizes=WIDE, memory=5 * 10**7, subtracts=False).method == "paned"
+
+
 def test_f15_the_state_of_adapting_is_that_of_the_turning_point():
     slides, sizes = Slides(600, 60), Sizes(partial=64, value=0, row=32, group=0)
     at = AdaptWid(partial=64, row=32).turning_point(slides.range, slides.slide)

@@ -51,10 +51,12 @@ class AggregatePreference:
     for_good: float = 0.3
     """… and by this, if there is no way back while windows are open."""
     smaller: float = 0.67
-    """To so much of the state, where that does not fit, AdaptWID must bring it."""
+    """To so much of the state, where that does not fit, AdaptWID must bring it …"""
+    room: float = 0.5
+    """… and to so much of the memory: it is slow where it does not fit itself."""
 
     def __post_init__(self) -> None:
-        for name in ("stay", "for_good", "smaller"):
+        for name in ("stay", "for_good", "smaller", "room"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"{name}={getattr(self, name)} is no part of a cost. Write 0 or more, below 1.")
 
@@ -150,7 +152,7 @@ class _Case:
         method = self._cheapest()
         state, adapting = self.costs[method].state, self.costs["adapt"].state
         room = self.memory * (1 - self.preference.stay if self.current == "adapt" else 1)
-        if state > room and adapting <= self.preference.smaller * state:
+        if state > room and adapting <= min(self.preference.smaller * state, self.preference.room * self.memory):
             return self.choice(
                 "adapt",
                 f"state of about {show_bytes(round(state))} by {method} does not fit the memory of one task "
@@ -199,7 +201,8 @@ class _Case:
         if method == "differential" and not self.subtracts:
             return "excluded: an aggregate cannot be undone exactly"
         if method == "adapt":
-            return f"holds {_times(theirs.state, ours.state)} as much, for about twice the work of panes"
+            costs = _times(theirs.seconds, ours.seconds)
+            return f"costs {costs} as much and holds {_times(theirs.state, ours.state)}, if it fits the memory"
         if theirs.seconds < ours.seconds:
             less = f"{100 * (1 - theirs.seconds / ours.seconds):.0f} % cheaper"
             return less if chosen == "adapt" else f"{less}: a change takes {100 * self._gain(method, chosen):.0f} %"
