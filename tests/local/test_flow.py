@@ -564,3 +564,32 @@ def test_windows_that_slide_by_tuple_go_on_from_epoch_to_epoch():
     flow.run()
     ends = rows.table().sort_by("window_end").select(["window_end", "n"]).to_pylist()
     assert [(row["window_end"] - 1, row["n"]) for row in ends] == [(0, 1), (1, 2), (10, 3), (11, 4), (20, 3), (21, 4)]
+
+
+def many_panes(flow, epochs: int = 30, **more):
+    """Sums of whole numbers by 3,000 keys, windows of 40 panes, an epoch each."""
+    keys = list(range(3_000))
+    tables = [pa.table({"k": keys, "v": keys, "t": [n] * len(keys)}) for n in range(epochs)]
+    stream = flow.source(tables, time="t", name="ticks", progress=pk.ordered())
+    return (
+        stream.window(range=40, slide=1).by("k").agg(n=pk.count(), total=pk.sum("v"), name="sums", **more).to_memory()
+    )
+
+
+def test_windows_turn_to_differences_once_they_are_seen_to_pay_and_results_stay_the_same():
+    steered, named = pk.LocalFlow(), pk.LocalFlow()
+    out, expected = many_panes(steered), many_panes(named, method="paned")
+    query = steered.run()
+    named.run()
+    methods = [epoch.operators["sums"].method for epoch in query.progress().epochs]
+    assert (methods[0], methods[-1]) == ("paned", "differential")
+    assert methods == sorted(methods, reverse=True), "it changes once"
+    columns = ["k", "window_end", "n", "total"]
+    ours, theirs = (
+        sink.table().select(columns).sort_by([("window_end", "ascending"), ("k", "ascending")])
+        for sink in (out, expected)
+    )
+    assert ours.equals(theirs)
+    lines = [line.strip() for line in query.explain().splitlines()]
+    assert "method differential (windows slide by the panes that enter and leave)" in lines
+    assert [line.split()[0] for line in lines if "as much" in line] == ["paned", "wid", "adapt"]

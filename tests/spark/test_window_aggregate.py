@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as sf
 
 import penstock as pk
+from penstock.operators.aggregate.roles import takes_up
+from penstock.planner import AggregateChoice, pilot
 from penstock.spark import epoch as engine
 from tests.spark.conftest import Feed, multiset
 
@@ -67,6 +69,13 @@ class Case:
     cut: int
     shards: tuple[int, int]
     few: tuple[int, int]
+    methods: list[str]
+
+    def choose(self, slides, load, sizes, memory, subtracts, current, holds_state) -> AggregateChoice:
+        """Another method before each epoch, if it can take over."""
+        wanted = self.methods[(self.methods.index(current) + 1) % len(self.methods)] if current else self.methods[0]
+        able = current is None or not holds_state or takes_up(wanted, current)
+        return AggregateChoice(wanted if able else current, "the test wants it")
 
 
 @st.composite
@@ -86,6 +95,7 @@ def cases(draw: st.DrawFn) -> Case:
         cut=draw(st.integers(1, count - 1)),
         shards=(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
         few=(draw(st.sampled_from([0, 10**9])), draw(st.sampled_from([0, 10**9]))),
+        methods=draw(st.permutations(["paned", "wid", "adapt"])),
     )
 
 
@@ -102,12 +112,14 @@ def asked(flow: pk.LocalFlow, source: pk.LocalFlow, case: Case) -> tuple[Any, An
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 @given(case=cases())
 def test_f29_spark_gives_what_a_local_flow_gives_in_the_same_epochs_across_a_restart(spark, case: Case):
+    """Locally by panes; on Spark by another method in each epoch where windows slide."""
     local = pk.LocalFlow()
     expected, expected_late = asked(local, [table(epoch) for epoch in case.epochs], case)
     local.run()
     epochs: dict[int, pa.Table] = {}
     late: Counter[Any] = Counter()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pilot, "plan_window_aggregate", case.choose)
         feed = Feed(Path(folder) / "rows", COLUMNS)
         parts = case.epochs[: case.cut], case.epochs[case.cut :]
         for part, shards, few in zip(parts, case.shards, case.few, strict=True):
@@ -238,6 +250,48 @@ def test_f30_results_equal_those_of_sparks_own_windows(spark, tmp_path, window, 
     ours = ours.set_column(spread, "spread", rounded)
     assert ours.num_rows > 40
     assert multiset(ours) == multiset(theirs)
+
+
+@pytest.mark.parametrize("method", ["wid", "paned", "differential", "adapt"])
+def test_each_method_gives_the_same_on_spark(spark, tmp_path, method):
+    rng = np.random.default_rng(5)
+    rows = [{"k": "ab"[int(k)], "v": int(k), "x": 0.0, "t": t} for t, k in enumerate(rng.integers(0, 2, 60))]
+    counts = []
+    for flow, data in (
+        (pk.LocalFlow(), [table(rows[:30]), table(rows[30:])]),
+        (pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="64 MB"), None),
+    ):
+        if data is None:
+            feed = Feed(tmp_path / "rows", COLUMNS)
+            feed.add(table(rows[:30]))
+            feed.add(table(rows[30:]))
+            data = feed.stream(spark)
+        stream = flow.source(data, time="t", progress=pk.ordered())
+        counts.append(
+            stream.window(range=6, slide=2).by("k").agg(method=method, n=pk.count(), total=pk.sum("v")).to_memory()
+        )
+        flow.run()
+    assert counts[0].table().num_rows > 30
+    assert multiset(counts[0].table()) == multiset(counts[1].table())
+
+
+def test_the_method_that_auto_has_chosen_goes_on_after_a_restart(spark, tmp_path, monkeypatch):
+    wanted = iter(["paned", "wid", "wid", "wid"])
+    monkeypatch.setattr(
+        pilot, "plan_window_aggregate", lambda *given: AggregateChoice(next(wanted), f"{given[5]} ran before")
+    )
+    feed = Feed(tmp_path / "rows", COLUMNS)
+    said = []
+    for times in ([0, 4], [5, 7], [9, 21]):
+        feed.add(table([{"k": "a", "v": 1, "x": 0.0, "t": time} for time in times]))
+        flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="64 MB")
+        stream = flow.source(feed.stream(spark), time="t", progress=pk.ordered())
+        out = stream.window(range=6, slide=3).by("k").agg(n=pk.count()).to_memory()
+        query = flow.run(end=False)
+        said += [line.strip() for line in query.explain().splitlines() if "ran before" in line]
+    assert said == ["because None ran before", "because paned ran before", "because wid ran before"]
+    ends = {row["window_end"]: row["n"] for row in out.table().to_pylist()}
+    assert ends == {9: 3, 12: 2, 15: 1}
 
 
 @pytest.mark.parametrize("few", [0, 10**9])

@@ -51,7 +51,7 @@ from penstock.kernels.route import shard_of
 from penstock.local import sql
 from penstock.operators.aggregate.missed import missed
 from penstock.operators.lookup import LookupJoin
-from penstock.planner import Pilot
+from penstock.planner import AggregatePilot, Pilot, is_planned
 from penstock.planner.machine import here
 from penstock.storage.compaction import compact
 from penstock.storage.files import FilePages
@@ -174,11 +174,13 @@ class LocalQuery:
         }
         operators = list(self._states)
         self._ports: dict[OperatorNode, tuple[Time, ...]] = {node: (TIME_MIN,) * len(node.inputs) for node in operators}
-        self._pilots: dict[OperatorNode, Pilot] = {
-            node: Pilot(node.config, _feeds(node, operators), flow.memory, flow.shards, here())
-            for node in operators
-            if isinstance(node, JoinNode) and node.config.method == "auto"
-        }
+        self._pilots: dict[OperatorNode, Pilot | AggregatePilot] = {}
+        for node in operators:
+            if isinstance(node, JoinNode) and node.config.method == "auto":
+                feeds = _feeds(node, operators)
+                self._pilots[node] = Pilot(node.config, feeds, flow.memory, flow.shards, here())
+            elif isinstance(node, AggregateNode) and is_planned(node.config):
+                self._pilots[node] = AggregatePilot(node.config, node.types, flow.memory, flow.shards)
         self._tables: dict[str, TableSource] = {}
         self._versions: dict[str, str] = {}
         self._ended = False
@@ -341,9 +343,9 @@ class _Epoch:
         batches: list[pa.RecordBatch] = []
         arrived = [0] * len(node.inputs)
         # Bounds are the host's to remember: a logic that takes up its state learns from the first how far it had got.
-        for port, before in enumerate(self._query._ports[node]):
+        for port, bound in enumerate(self._query._ports[node]):
             for logic in shards:
-                batches += [out.rows for out in logic.advance(port, before)]
+                batches += [out.rows for out in logic.advance(port, bound)]
         for port, part in enumerate(node.inputs):
             given = self.rows(part)
             arrived[port] = given.num_rows
@@ -371,8 +373,11 @@ class _Epoch:
             counts=added_up(map(counts_of, shards)),
         )
         after = tuple(self.bound(part) for part in node.inputs)
-        if pilot is not None:
-            pilot.saw(self._query._ports[node], after, (arrived[0], arrived[1]), pages)
+        before = self._query._ports[node]
+        if isinstance(pilot, AggregatePilot):
+            pilot.saw(before[0], after[0], (tally.rows_lifted, tally.lifted), results.num_rows, pages)
+        elif pilot is not None:
+            pilot.saw(before, after, (arrived[0], arrived[1]), pages)
         self._query._ports[node] = after
         if isinstance(node, JoinNode) and node.where:
             results = sql.where_pairs(results, node.where, node.sides)

@@ -156,6 +156,7 @@ class ShardTask:
             "peak": budget.peak,
             "counts": counts_of(logic),
             "deferred": tally.deferred,
+            "lifted": [tally.rows_lifted, tally.lifted],
             "bytes_read": store.bytes_read + work.spooled,
             "bytes_written": store.bytes_written + work.spooled,
         }
