@@ -55,3 +55,32 @@ def test_every_method_gives_what_the_definition_says_over_restarts_on_other_shar
     assert multiset(out) == expected(epochs, table, "left")
     counts = query.progress().epochs[-1].operators["lookup0"].counts
     assert counts["waiting"] == 0
+
+
+def test_a_data_frame_is_written_into_pages_once_and_looked_up_in_from_there(spark, feed, tmp_path):
+    epochs, table = streams(2, 500, 80, seed=3), master(80, seed=4, each=3)
+    orders = feed("orders", epochs)
+    frame = spark.createDataFrame(table)
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="8 MB")
+    source = flow.source(orders.stream(spark), time="t", progress=pk.bounded_delay(10), name="orders")
+    out = source.lookup(frame, on="k", name="names").to_memory()
+    query = flow.run()
+    assert multiset(out.table()) == expected(epochs, table, "inner")
+    assert pk.PageTable(str(tmp_path / "checkpoint" / "tables" / "names")).open().size.rows == table.num_rows
+    assert "inner lookup on k in a DataFrame, in pages, snapshot" in query.explain()
+
+
+def test_in_each_epoch_rows_see_the_latest_version_of_a_page_table(spark, feed, tmp_path):
+    folder = str(tmp_path / "table")
+    table = pk.write_page_table(pa.table({"k": [1, 2], "v": ["old", "old"]}), folder, keys="k")
+    orders = feed("orders", [pa.table([[1, 2, 3], [0, 0, 0], [1, 1, 1]], schema=STREAM)])
+    seen = []
+    for change in (lambda: None, lambda: table.upsert(pa.table({"k": [2, 3], "v": ["new", "new"]}))):
+        change()
+        flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="8 MB")
+        source = flow.source(orders.stream(spark), time="t", progress=pk.bounded_delay(100), name="orders")
+        out = source.lookup(pk.PageTable(folder), on="k", how="left", freshness="latest").to_memory()
+        flow.run(end=False)
+        seen.append({row["k"]: row["v"] for row in out.table().to_pylist()})
+        orders.add(pa.table([[1, 2, 3], [0, 0, 0], [2, 2, 2]], schema=STREAM))
+    assert seen == [{1: "old", 2: "old", 3: None}, {1: "old", 2: "new", 3: "new"}]

@@ -87,7 +87,7 @@ class StateError(PenstockError):
 
 
 class TableError(StateError):
-    """A master table that is not what was written, or that somebody else has written meanwhile."""
+    """A master table that cannot be read as asked for, is not what was written, or was written by somebody else."""
 
     @classmethod
     def missing(cls, path: str) -> Self:

@@ -20,13 +20,14 @@ from penstock.flow.graph import (
 from penstock.flow.report import Report
 from penstock.flow.sinks import Sink
 from penstock.operators.window_join import Baseline, MethodName, method_name
-from penstock.planner import Choice, describe, explain_choice
+from penstock.planner import AggregateChoice, Choice, describe, explain_choice
 from penstock.planner.window_aggregate import explain_aggregate
 
+Choices = Mapping[str, Choice | AggregateChoice]
+"""What was chosen for the operators whose method was left open, by their names."""
 
-def explain(
-    sinks: Sequence[Sink], report: Report, choices: Mapping[str, Choice], memory: int, slots: int, host: str
-) -> str:
+
+def explain(sinks: Sequence[Sink], report: Report, choices: Choices, memory: int, slots: int, host: str) -> str:
     """The plan of a flow as text, sinks first, each indented under what it feeds."""
     share = memory // slots
     lines = [f"{host}: {show_bytes(memory)} for all operators, {slots} tasks at a time, {show_bytes(share)} each"]
@@ -40,18 +41,23 @@ def explain(
     return "\n".join(lines)
 
 
-def _tree(node: Node, report: Report, choices: Mapping[str, Choice], indent: int) -> list[str]:
+def _tree(node: Node, report: Report, choices: Choices, indent: int) -> list[str]:
     lines = ["  " * indent + line for line in _describe(node, report, choices)]
     for part in node.inputs:
         lines += _tree(part, report, choices, indent + 1)
     return lines
 
 
-def _describe(node: Node, report: Report, choices: Mapping[str, Choice]) -> list[str]:
+def _describe(node: Node, report: Report, choices: Choices) -> list[str]:
     if isinstance(node, JoinNode):
-        return [*_describe_join(node, choices.get(node.name)), *_measured(node, report)]
+        choice = choices.get(node.name)
+        return [*_describe_join(node, choice if isinstance(choice, Choice) else None), *_measured(node, report)]
     if isinstance(node, AggregateNode):
-        return [*_describe_aggregate(node, report), *_measured(node, report)]
+        chosen = choices.get(node.name)
+        return [
+            *_describe_aggregate(node, chosen if isinstance(chosen, AggregateChoice) else None),
+            *_measured(node, report),
+        ]
     if isinstance(node, LookupNode):
         return [*_describe_lookup(node), *_measured(node, report), *_counted(node, report)]
     if isinstance(node, SourceNode):
@@ -95,20 +101,12 @@ def _counted(node: LookupNode, report: Report) -> list[str]:
     ]
 
 
-def _describe_aggregate(node: AggregateNode, report: Report) -> list[str]:
+def _describe_aggregate(node: AggregateNode, choice: AggregateChoice | None) -> list[str]:
     config = node.config
     by = f" by {', '.join(config.by)}" if config.by else ""
     asked = ", ".join(f"{name} = {function}" for name, function in config.aggregates)
-    lines = explain_aggregate(config, _rows_per_partial(node, report))
+    lines = explain_aggregate(config, choice)
     return [f"{node.name}: {config.window}{by}: {asked}", *(f"  {line}" for line in lines)]
-
-
-def _rows_per_partial(node: AggregateNode, report: Report) -> float | None:
-    """How many rows Spark made one partial of; None where rows come to the operator as they are."""
-    took = sum(epoch.operators[node.name].rows_in for epoch in report.epochs if node.name in epoch.operators)
-    sources = {source.name for source in sources_of(node)}
-    rows = sum(count for epoch in report.epochs for name, count in epoch.rows_in.items() if name in sources)
-    return rows / took if took and rows > took else None
 
 
 def _chosen(choice: Choice | None, method: MethodName | Baseline) -> tuple[str, ...]:

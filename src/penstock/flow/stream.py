@@ -30,7 +30,7 @@ from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, Mem
 from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, WindowAggregate
 from penstock.operators.aggregate.config import Method as AggregateMethod
 from penstock.operators.lookup import LookupJoin, LookupMethod
-from penstock.operators.lookup.config import LookupHow
+from penstock.operators.lookup.config import LookupHow, in_order_of
 from penstock.operators.window_join import JoinTime, WindowJoin
 from penstock.operators.window_join.config import default_time, read_how, read_on
 from penstock.operators.window_join.methods import Method, read_method
@@ -147,8 +147,19 @@ class Stream(Outlets):
     def late(self) -> Outlets:
         """The rows, of every source this stream is made from, that came below their source's bound.
 
-        They have their source's columns and two more: `late_source`, and `late_reason`: ``late`` or ``no-time``.
+        They have their source's columns and two more: `late_source`, and `late_reason`: ``late`` or ``no-time``. Those
+        of a window aggregation also have `missed_from` and `missed_until`: where the first window that the row would
+        have been in starts, and where the last one ends. Both are null if its time does not tell: see docs/windows.md.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> rows = flow.source([pa.table({"t": [20]}), pa.table({"t": [7]})], time="t", progress=pk.ordered(), name="s")
+        >>> late = rows.window(range=10, slide=5).agg(n=pk.count()).late.to_memory()
+        >>> _ = flow.run()
+        >>> late.table().to_pylist()
+        [{'t': 7, 'late_source': 's', 'late_reason': 'late', 'missed_from': 0, 'missed_until': 15}]
         """
+        _check_late(self._node)
         return Outlets(self._flow, self._node, "late")
 
     def select(self, *expressions: Any) -> Stream:
@@ -287,7 +298,7 @@ class Stream(Outlets):
     ) -> Stream:
         """Join each row with the rows of a master table that have its key; the table may be larger than memory.
 
-        `table`: a master table (`pk.page_table`, `pk.parquet_table`, `pk.sql_table`), a folder of Parquet files, an
+        `table`: a master table (`pk.PageTable`, `pk.ParquetTable`, `pk.SqlTable`), a folder of Parquet files, an
         Arrow table, or on Spark any batch DataFrame. `how`: inner, or left to keep rows that find nothing.
         `freshness`: the table as it was when the flow first started (``"snapshot"``), or as it is in each epoch
         (``"latest"``). `memory`: how much of the flow's memory to use. `max_age`: how long, in event time, a row may
@@ -309,7 +320,8 @@ class Stream(Outlets):
         if freshness not in get_args(Freshness):
             raise ConfigError(f"freshness={freshness!r} is not one of {', '.join(get_args(Freshness))}.")
         called = self._flow._operator_name(name, "lookup")
-        source = self._flow._master_table(table, tuple(theirs for _, theirs in keys), called)
+        source = self._flow._master_table(table, tuple(theirs for _, theirs in keys), freshness)
+        keys = in_order_of(source.keys, keys)
         types = (RowType(_as_keys(node.columns, keys, source.columns), tuple(ours for ours, _ in keys), node.time),)
         age = None if max_age is None else Duration.of(max_age, "max_age")
         config = LookupJoin(source, keys, how, method, suffix, age, node.unit)
@@ -375,14 +387,31 @@ class Windowed:
         name: str | None = None,
         start: str = "window_start",
         end: str = "window_end",
+        having: Any = None,
         **aggregates: AnyFunction,
     ) -> Stream:
         """Aggregate the rows of each window and group: a result per window and group that has a row.
 
         Columns: those of `by`, `window_start`, `window_end` (exclusive), and the aggregates under their names. The
-        results leave once their window is complete; ``.where(…)`` on them is SQL's HAVING.
+        results leave once their window is complete. `having` keeps those for which a Spark SQL condition on these
+        columns holds, as ``.where(…)`` on the results does.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> sales = flow.source(pa.table({"shop": ["a", "b", "a"], "t": [0, 4, 9]}), time="t")
+        >>> rows = sales.window(range=10).by("shop").agg(n=pk.count(), having="n > 1").to_memory()
+        >>> _ = flow.run()
+        >>> rows.table().to_pylist()
+        [{'shop': 'a', 'window_start': 0, 'window_end': 10, 'n': 2}]
         """
-        return self._aggregated(aggregates, emit, method, name, start, end)
+        # Asked of the type: a column of Spark's has every attribute that one asks it for.
+        if hasattr(type(having), "result"):
+            raise ConfigError(
+                f"having={having!r} is an aggregate, but having= is a condition on the results, as having='n > 10'. "
+                f"For a column called having, name it otherwise here and write .select(…, 'n AS having') after it."
+            )
+        results = self._aggregated(aggregates, emit, method, name, start, end)
+        return results if having is None else _having(results, having)
 
     def _aggregated(
         self,
@@ -416,6 +445,16 @@ class Windowed:
             types=types,
         )
         return Stream(stream._flow, made)
+
+
+def _having(results: Stream, condition: Any) -> Stream:
+    try:
+        return results.where(condition)
+    except ConfigError as error:
+        columns = ", ".join(results.columns.names)
+        raise ConfigError(
+            f"having={condition!r} is no condition on the results, which have {columns}: {error}"
+        ) from error
 
 
 def _needed(node: Node, config: WindowAggregate) -> pa.Schema:
@@ -518,6 +557,15 @@ def _as_keys(columns: pa.Schema, keys: tuple[tuple[str, str], ...], table: pa.Sc
         place = columns.get_field_index(ours)
         columns = columns.set(place, columns.field(place).with_type(kind))
     return columns
+
+
+def _check_late(node: Node) -> None:
+    names = late_columns(node).names
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(
+            f"A source has a column {twice!r}, which is what .late calls one of its own. Rename it in the source."
+        )
 
 
 def _passes(column: str | None, expressions: Sequence[Any]) -> bool:

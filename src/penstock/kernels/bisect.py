@@ -43,6 +43,8 @@ def run_lengths(values: Hashes, wanted: Hashes, first: Indices, end: Indices) ->
     >>> run_lengths(np.array([5, 9], np.uint64), np.array([9], np.uint64), np.array([1]), np.array([2]))[1].tolist()
     [1]
     """
+    if not values.size:
+        return first, np.zeros(wanted.size, np.int64)
     count = ((first < end) & (values.take(first, mode="clip") == wanted)).astype(np.int64)
     # Mostly a hash is there once: only those that are there again are bisected for their last.
     more = np.flatnonzero((count > 0) & (first + 1 < end))

@@ -26,7 +26,9 @@ from penstock.core.time import TIME_MAX, TIME_MIN, Time, as_times, show_time
 from penstock.flow.explain import explain
 from penstock.flow.flow import Flow
 from penstock.flow.graph import (
+    MISSED,
     AggregateNode,
+    Freshness,
     JoinNode,
     LookupNode,
     Node,
@@ -35,9 +37,11 @@ from penstock.flow.graph import (
     SourceNode,
     UnionNode,
     WhereNode,
+    keeps_time,
     late_columns,
     sources_of,
     walk,
+    windows_of,
 )
 from penstock.flow.report import EpochReport, OperatorReport, Report, added_up, counts_of
 from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink, operators_needed
@@ -45,8 +49,9 @@ from penstock.flow.stream import Stream
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import shard_of
 from penstock.local import sql
+from penstock.operators.aggregate.missed import missed
 from penstock.operators.lookup import LookupJoin
-from penstock.planner import Pilot
+from penstock.planner import AggregatePilot, Pilot, is_planned
 from penstock.planner.machine import here
 from penstock.storage.compaction import compact
 from penstock.storage.files import FilePages
@@ -148,7 +153,7 @@ class LocalFlow(Flow):
     def _check_pairs(self, node: JoinNode, condition: str) -> None:
         sql.where_pairs(node.columns.empty_table(), condition, node.sides)
 
-    def _master_table(self, table: Any, keys: tuple[str, ...], operator: str) -> TableSource:
+    def _master_table(self, table: Any, keys: tuple[str, ...], freshness: Freshness) -> TableSource:
         return read_table(table, keys)
 
 
@@ -169,11 +174,13 @@ class LocalQuery:
         }
         operators = list(self._states)
         self._ports: dict[OperatorNode, tuple[Time, ...]] = {node: (TIME_MIN,) * len(node.inputs) for node in operators}
-        self._pilots: dict[OperatorNode, Pilot] = {
-            node: Pilot(node.config, _feeds(node, operators), flow.memory, flow.shards, here())
-            for node in operators
-            if isinstance(node, JoinNode) and node.config.method == "auto"
-        }
+        self._pilots: dict[OperatorNode, Pilot | AggregatePilot] = {}
+        for node in operators:
+            if isinstance(node, JoinNode) and node.config.method == "auto":
+                feeds = _feeds(node, operators)
+                self._pilots[node] = Pilot(node.config, feeds, flow.memory, flow.shards, here())
+            elif isinstance(node, AggregateNode) and is_planned(node.config):
+                self._pilots[node] = AggregatePilot(node.config, node.types, flow.memory, flow.shards)
         self._tables: dict[str, TableSource] = {}
         self._versions: dict[str, str] = {}
         self._ended = False
@@ -269,7 +276,9 @@ class _Epoch:
     def late(self, node: Node) -> pa.Table:
         """The late rows of the sources of a stream."""
         columns = late_columns(node)
-        return pa.concat_tables([_widened(self._late[source], columns) for source in sources_of(node)])
+        return pa.concat_tables(
+            [_widened(_missing(self._late[source], source, node), columns) for source in sources_of(node)]
+        )
 
     def report(self, number: int, seconds: float) -> EpochReport:
         """What this epoch measured."""
@@ -334,9 +343,9 @@ class _Epoch:
         batches: list[pa.RecordBatch] = []
         arrived = [0] * len(node.inputs)
         # Bounds are the host's to remember: a logic that takes up its state learns from the first how far it had got.
-        for port, before in enumerate(self._query._ports[node]):
+        for port, bound in enumerate(self._query._ports[node]):
             for logic in shards:
-                batches += [out.rows for out in logic.advance(port, before)]
+                batches += [out.rows for out in logic.advance(port, bound)]
         for port, part in enumerate(node.inputs):
             given = self.rows(part)
             arrived[port] = given.num_rows
@@ -364,8 +373,11 @@ class _Epoch:
             counts=added_up(map(counts_of, shards)),
         )
         after = tuple(self.bound(part) for part in node.inputs)
-        if pilot is not None:
-            pilot.saw(self._query._ports[node], after, (arrived[0], arrived[1]), pages)
+        before = self._query._ports[node]
+        if isinstance(pilot, AggregatePilot):
+            pilot.saw(before[0], after[0], (tally.rows_lifted, tally.lifted), results.num_rows, pages)
+        elif pilot is not None:
+            pilot.saw(before, after, (arrived[0], arrived[1]), pages)
         self._query._ports[node] = after
         if isinstance(node, JoinNode) and node.where:
             results = sql.where_pairs(results, node.where, node.sides)
@@ -413,6 +425,19 @@ def _timed(node: OperatorNode, rows: pa.Table) -> pa.Table:
         return rows.append_column(TIME, times[0])
     pick = pc.max_element_wise if node.config.time == "latest" else pc.min_element_wise
     return rows.append_column(TIME, times[0] if len(times) == 1 else pick(*times))
+
+
+def _missing(late: pa.Table, source: SourceNode, node: Node) -> pa.Table:
+    """A source's late rows with the windows that they missed, if the stream is of windows and their time tells."""
+    windows = windows_of(node)
+    if windows is None or not keeps_time(windows.input, source):
+        return late
+    timed = pc.equal(late.column("late_reason"), "late").combine_chunks()
+    times = pc.if_else(timed, as_times(late.column(source.time)), None)
+    edges = missed(windows.config, times, windows.columns.field(windows.config.start).type)
+    for name, edge in zip(MISSED, edges, strict=True):
+        late = late.append_column(name, edge)
+    return late
 
 
 def _widened(rows: pa.Table, columns: pa.Schema) -> pa.Table:

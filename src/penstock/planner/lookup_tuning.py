@@ -134,7 +134,8 @@ def _alpha(sizes: Sizes) -> float:
 
 
 def _highest(of: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function that rises and then falls is highest."""
+    """Where a function that rises and then falls is highest, its ends included."""
+    ends = low, high
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = of(left), of(right)
     for _ in range(_STEPS):
@@ -146,4 +147,4 @@ def _highest(of: Callable[[float], float], low: float, high: float) -> float:
             low, left, at_left = left, right, at_right
             right = low + _GOLDEN * (high - low)
             at_right = of(right)
-    return left if at_left > at_right else right
+    return max((*ends, left, right), key=of)

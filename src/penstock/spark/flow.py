@@ -21,12 +21,12 @@ from penstock.core.errors import CheckpointError, ConfigError, FlowError, Pensto
 from penstock.core.master import TableSource
 from penstock.flow.explain import explain
 from penstock.flow.flow import Flow
-from penstock.flow.graph import JoinNode, LookupNode, Node, OperatorNode, SelectNode
+from penstock.flow.graph import Freshness, JoinNode, LookupNode, Node, OperatorNode, SelectNode
 from penstock.flow.report import Report
 from penstock.flow.sinks import operators_needed
 from penstock.spark.branches import Schemas, select, where_pairs
 from penstock.spark.epoch import Engine
-from penstock.spark.tables import FrameTable
+from penstock.spark.tables import FrameTable, read_table_on_spark
 from penstock.spark.types import arrow_columns
 from penstock.storage.tables.reading import read_table
 from penstock.storage.versioned import Checkpoint
@@ -133,8 +133,9 @@ class SparkFlow(Flow):
     def _check_pairs(self, node: JoinNode, condition: str) -> None:
         _analysed(lambda: where_pairs(node, self._empty(node), condition), [condition])
 
-    def _master_table(self, table: Any, keys: tuple[str, ...], operator: str) -> TableSource:
-        return FrameTable(table, keys) if isinstance(table, DataFrame) else read_table(table, keys)
+    def _master_table(self, table: Any, keys: tuple[str, ...], freshness: Freshness) -> TableSource:
+        given = read_table_on_spark(self.spark, table, keys, freshness)
+        return given if isinstance(given, FrameTable) else read_table(given, keys)
 
     def _empty(self, node: Node) -> DataFrame:
         return self.spark.createDataFrame([], self._schemas.of(node))

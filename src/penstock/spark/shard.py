@@ -126,7 +126,9 @@ class ShardTask:
                 (port, rows.take(pa.array(np.flatnonzero(places[port] == shard)))) for port, rows in batches.items()
             ]
             out += self._one(shard, partial(_given, mine))
-        return pa.Table.from_batches(out, self.config.output(self.types))
+        schema = self.config.output(self.types)
+        # Spark cannot take a nested column that has no chunk at all.
+        return pa.Table.from_batches(out, schema) if out else schema.empty_table()
 
     def _one(self, shard: int, arrivals: Callable[[State], Arrivals]) -> Iterator[pa.RecordBatch]:
         budget = Budget(self.share)
@@ -154,6 +156,7 @@ class ShardTask:
             "peak": budget.peak,
             "counts": counts_of(logic),
             "deferred": tally.deferred,
+            "lifted": [tally.rows_lifted, tally.lifted],
             "bytes_read": store.bytes_read + work.spooled,
             "bytes_written": store.bytes_written + work.spooled,
         }

@@ -142,6 +142,9 @@ class VirtualClock:
     def aggregate(self, updates: int = 0, panes: int = 0, partials: int = 0) -> None:
         """Aggregation has no model of its own yet."""
 
+    def lift(self, rows: int, partials: int) -> None:
+        """Aggregation has no model of its own yet."""
+
     def transfer(self, seconds: float) -> None:
         """Charge the disk."""
         self.disk += seconds

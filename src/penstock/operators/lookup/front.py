@@ -229,15 +229,16 @@ class FrontStage:
         return pages
 
     def restore(self, store: PageStore, pages: Sequence[Page]) -> None:
-        """Take up what was saved."""
+        """Take up what was saved, as far as there is room: of several shards there may be more."""
         for page in pages:
             rows = read_page(store, page)
             beside = store.get(str(page.marks)).slice(page.begin, page.rows)
             entry = beside.column("entry").to_numpy()
             first = run_starts(entry)
             freq = beside.column("freq").to_numpy()[first].copy()
-            self._charge(rows)
-            self._blocks.append(_Block(rows, first, freq, freq >= 0, page, changed=False))
+            if self._charge(rows):
+                self._blocks.append(_Block(rows, first, freq, freq >= 0, page, changed=False))
+        self.resize(self.limit)
 
     def _admit(self, rows: pa.RecordBatch, first: Indices, offered: Frequencies, order: Indices) -> None:
         where, freq, sizes = self._entries()
@@ -247,8 +248,8 @@ class FrontStage:
         verdict = RULES[self._settings.policy](freq, sizes, free, offered[rank], needs[rank])
         admitted = np.sort(rank[verdict.admitted])
         self._evict(where, verdict.evicted)
-        self.stats.admissions += admitted.size
-        self.stats.evictions += verdict.evicted.size
+        self.stats.admissions += admitted.size + verdict.passing
+        self.stats.evictions += verdict.evicted.size + verdict.passing
         self._decay(offered.size)
         if admitted.size:
             chosen = np.zeros(first.size, np.bool_)

@@ -269,9 +269,7 @@ def _even(first: int, last: int) -> pa.Array:
 
 def _quantiles(batches: Iterator[pa.RecordBatch], layout: Layout) -> pa.Array:
     """The least keys of ranges of about the same number of rows; no two are the same."""
-    some = []
-    for batch in batches:
-        some.append(order_of(batch.take(_evenly(batch.num_rows, _SAMPLE)), layout))
+    some = [order_of(batch.take(_evenly(batch.num_rows, _SAMPLE)), layout) for batch in batches]
     sample = pa.concat_arrays(some)
     chosen = sample.take(pa.array(sort_order(sample))).take(_evenly(len(sample), _FAN))
     fresh = np.concatenate([[True], ~same(chosen.slice(0, len(chosen) - 1), chosen.slice(1))])
@@ -318,10 +316,14 @@ def _check_columns(columns: pa.Schema, keys: Sequence[str]) -> None:
 def _check_same(uri: str, there: Layout, given: Layout) -> None:
     if there.columns != given.columns or there.keys != given.keys:
         raise ConfigError(
-            f"uri={uri!r} holds a table of ({', '.join(map(str, there.columns))}) keyed by {', '.join(there.keys)}, "
-            f"not of ({', '.join(map(str, given.columns))}) keyed by {', '.join(given.keys)}. Joins that read it would "
-            f"break: build the other table in a folder of its own."
+            f"uri={uri!r} holds a table of {_shown(there)}, not of {_shown(given)}. Joins that read it would break: "
+            f"build the other table in a folder of its own."
         )
+
+
+def _shown(layout: Layout) -> str:
+    columns = ", ".join(f"{entry.name}: {entry.type}" for entry in layout.columns)
+    return f"({columns}) keyed by {', '.join(layout.keys)}"
 
 
 def _check_apart(parts: pa.RecordBatch) -> None:

@@ -52,10 +52,11 @@ class OpenPageTable:
         found = np.full(hashes.size, -1)
         if not self.partitions:
             return found
-        place = self.place(hashes, keys)
+        order = np.argsort(hashes) if self._layout.by == "hash" else np.arange(hashes.size)
+        place, hashes = self.place(hashes, keys)[order], hashes[order]
         for which, page in self._by_page(place):
             _, count = self._runs(page, hashes[which], place[which])
-            found[which] = np.where(count > 0, self._number[place[which]], -1)
+            found[order[which]] = np.where(count > 0, self._number[place[which]], -1)
         return found
 
     def scan(self, partition: int) -> pa.RecordBatch:
