@@ -18,6 +18,7 @@ from penstock.core.time import TIME_MAX, TIME_MIN
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import hash_range, shard_of
 from penstock.operators.lookup import (
+    Broadcast,
     Front,
     HybridJoin,
     Inlj,
@@ -209,6 +210,7 @@ def backs(*kinds: type) -> st.SearchStrategy:
     slots = st.sampled_from([None, 1, 2, 7, 30])
     pages = st.sampled_from([None, 0, 1, 3])
     known = {
+        Broadcast: st.builds(Broadcast, batch=st.sampled_from([None, 1, 3])),
         Inlj: st.builds(Inlj, batch=st.sampled_from([None, 1, 3])),
         HybridJoin: st.builds(HybridJoin, slots=slots),
         MeshJoin: st.builds(MeshJoin, slots=slots, loads_per_logical=st.sampled_from([1, 1, 2, 3])),

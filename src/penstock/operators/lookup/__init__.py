@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.operators.lookup.broadcast import Broadcast
 from penstock.operators.lookup.config import LookupJoin
 from penstock.operators.lookup.front import Front
 from penstock.operators.lookup.hybridjoin import HybridJoin
@@ -13,6 +14,7 @@ from penstock.operators.lookup.partitioned import Partitioned
 from penstock.operators.lookup.ssij import Ssij
 
 __all__ = [
+    "Broadcast",
     "Front",
     "HybridJoin",
     "Inlj",

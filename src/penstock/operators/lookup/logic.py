@@ -25,6 +25,7 @@ from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.kernels.hashing import hash_keys
 from penstock.operators.lookup.answers import Answers, null_keys
 from penstock.operators.lookup.back import BackEnd, Desk
+from penstock.operators.lookup.broadcast import Broadcast, WholeTableJoin
 from penstock.operators.lookup.config import LookupJoin
 from penstock.operators.lookup.front import CACHED, FrontStage
 from penstock.operators.lookup.hybridjoin import HybridJoin, OldestFirstJoin
@@ -174,6 +175,8 @@ class LookupLogic:
         settings = self._config.stages.back
         if isinstance(settings, Inlj):
             return IndexJoin(settings, self.desk, self.waiting)
+        if isinstance(settings, Broadcast):
+            return WholeTableJoin(settings, self.desk, self.waiting)
         meta = state.meta.get(self._kind, {})
         if isinstance(settings, MeshJoin):
             return CyclicJoin(settings, self.desk, self.waiting, meta)

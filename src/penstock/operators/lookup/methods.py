@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from penstock.core.errors import ConfigError
 from penstock.core.master import MasterTable
+from penstock.operators.lookup.broadcast import Broadcast
 from penstock.operators.lookup.front import Front
 from penstock.operators.lookup.hybridjoin import HybridJoin
 from penstock.operators.lookup.inlj import Inlj
@@ -17,6 +18,7 @@ from penstock.operators.lookup.ssij import Ssij
 
 MethodName = Literal[
     "auto",
+    "broadcast",
     "inlj",
     "meshjoin",
     "r-meshjoin",
@@ -29,7 +31,7 @@ MethodName = Literal[
     "partition-based",
 ]
 
-Back = Inlj | MeshJoin | HybridJoin | Partitioned | Ssij | PartitionBased
+Back = Broadcast | Inlj | MeshJoin | HybridJoin | Partitioned | Ssij | PartitionBased
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +48,15 @@ class Stages:
     @property
     def defers(self) -> bool:
         """Whether rows may wait over epochs."""
-        return not isinstance(self.back, Inlj)
+        return not isinstance(self.back, Broadcast | Inlj)
 
     def check(self, table: MasterTable) -> None:
         """Refuse a table of which this method would find, or keep, only some of the rows of a key.
 
-        INLJ asks for all rows of a key wherever they are; the others have the partitions that they read.
+        INLJ asks for all rows of a key wherever they are, and to broadcast is to have all; the others have the
+        partitions that they read.
         """
-        if isinstance(self.back, Inlj) or table.clustered:
+        if isinstance(self.back, Broadcast | Inlj) or table.clustered:
             return
         keys, name = ", ".join(table.keys), lookup_method_name(self)
         remedy = f"Sort the table by {keys}, so that equal keys lie together, or write method='cinlj' or 'meshjoin'."
@@ -72,6 +75,7 @@ class Stages:
 LookupMethod = MethodName | Stages
 
 _NAMED: dict[str, Stages] = {
+    "broadcast": Stages(Broadcast()),
     "inlj": Stages(Inlj()),
     "meshjoin": Stages(MeshJoin()),
     "r-meshjoin": Stages(MeshJoin(loads_per_logical=4)),
@@ -85,6 +89,7 @@ _NAMED["cinlj"] = Stages(Inlj(), Front(share=0.5, policy="decay", threshold=1))
 _NAMED["auto"] = _NAMED["cinlj"]
 
 _PLAIN: dict[type[Back], str] = {
+    Broadcast: "broadcast",
     Inlj: "inlj",
     MeshJoin: "meshjoin",
     HybridJoin: "hybridjoin",

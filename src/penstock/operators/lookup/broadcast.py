@@ -1,0 +1,115 @@
+"""Broadcast: the whole table is held in memory, and every row is answered when it comes.
+
+The table is read when the first row of an epoch needs it, and all of it counts as memory of the task that holds it. A
+table that does not fit is refused, as no other method does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.budget import show_bytes
+from penstock.core.errors import BudgetError
+from penstock.core.master import master_schema
+from penstock.core.operator import Out
+from penstock.core.rows import Hashes, concat, hashes_of
+from penstock.operators.lookup.back import Desk
+from penstock.operators.lookup.slots import room_for
+from penstock.operators.lookup.waiting import Waiting
+
+_RESERVE = 4
+"""This part of the memory is not the table's: rows and their answers need it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """Hold the whole table. `batch` is how many rows are answered at a time, as many as fit if not given.
+
+    >>> Broadcast().batch is None
+    True
+    """
+
+    batch: int | None = None
+
+
+class WholeTableJoin:
+    """The table, once it is read, and the rows that are answered next."""
+
+    def __init__(self, settings: Broadcast, desk: Desk, waiting: Waiting) -> None:
+        self._settings = settings
+        self._desk = desk
+        self.waiting = waiting
+        self._held: pa.RecordBatch | None = None
+
+    @property
+    def at_once(self) -> bool:
+        """A row never waits for others."""
+        return len(self.waiting) > 0
+
+    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: int = 0) -> None:
+        """Take rows to be answered next."""
+        self.waiting.put(rows, hashes, np.zeros(rows.num_rows, np.int64), attempts)
+
+    def free(self, rows: pa.RecordBatch) -> int:
+        """How many more rows may be answered together; the table comes first, as it takes most of the memory."""
+        self._whole()
+        return max(1, self._settings.batch or room_for(rows, self._desk.budget, self.waiting)) - len(self.waiting)
+
+    def step(self, position: float = 1.0) -> Iterator[Out]:
+        """Answer all that is there."""
+        if not len(self.waiting):
+            return
+        master = self._whole()
+        rows, numbers = self.waiting.take(np.ones(len(self.waiting), np.bool_))
+        matched = yield from self._desk.meet(rows, numbers["hash"].view(np.uint64), master)
+        yield from self._desk.answers.alone(rows, np.flatnonzero(~matched))
+        self._desk.stats.finished += rows.num_rows
+
+    def renew(self) -> None:
+        """Nothing is known of the table before it is read."""
+
+    def meta(self) -> dict[str, object]:
+        """Nothing."""
+        return {}
+
+    def _whole(self) -> pa.RecordBatch:
+        """The rows of the table, ascending by hash."""
+        if self._held is None:
+            self._held = self._read()
+        return self._held
+
+    def _read(self) -> pa.RecordBatch:
+        desk = self._desk
+        self._check(desk.table.size.nbytes)
+        parts: list[pa.RecordBatch] = []
+        total = 0
+        for partition in range(desk.table.partitions):
+            parts.append(desk.scan(partition))
+            total += parts[-1].nbytes
+            self._check(total)
+        # While the parts become one, there are both.
+        desk.budget.charge(total, _WHAT)
+        with desk.budget.hold(total, _WHAT):
+            whole = concat(parts, master_schema(desk.table.columns))
+            del parts
+            hashes = hashes_of(whole)
+            if (hashes[1:] < hashes[:-1]).any():
+                whole = whole.take(pa.array(np.argsort(hashes, kind="stable")))
+        return whole
+
+    def _check(self, size: int) -> None:
+        budget = self._desk.budget
+        room = budget.room - budget.limit // _RESERVE
+        if 2 * size > room:
+            raise BudgetError(
+                f"method='broadcast' holds the whole table in each task, {show_bytes(size)} or more, and as much again "
+                f"while it is read, but {show_bytes(max(0, room))} of this task's {show_bytes(budget.limit)} are to be "
+                f"had for that. Give the flow more memory=, or write method='cinlj', for which no table is too large."
+            )
+
+
+_WHAT = "the whole table"
