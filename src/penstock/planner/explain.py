@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from penstock.core.budget import show_bytes
 from penstock.operators.window_join.methods import Baseline
 from penstock.planner.costs import Cost
+from penstock.planner.lookup import TITLES as LOOKUP_TITLES
+from penstock.planner.lookup import LookupChoice, LookupCost, PlannedLookup
 from penstock.planner.window_join import TITLES, Choice, Planned
 
 _WHAT: dict[Planned, str] = {
@@ -46,6 +48,65 @@ def explain_choice(choice: Choice) -> tuple[str, ...]:
         return head
     rows = [_row(choice.method, choice.cost, "chosen"), *(_row(o.method, o.cost, o.why) for o in choice.alternatives)]
     return (*head, *aligned([_HEAD, *rows]))
+
+
+_LOOKUPS: dict[PlannedLookup, str] = {
+    "broadcast": "the whole table is in the memory of every task",
+    "inlj": "keys are looked up, those of an epoch in one request",
+    "cinlj": "frequent keys are answered from a cache, the others are looked up",
+    "hybridjoin": "rows wait for the partition that has their key, and the oldest chooses which is read",
+    "chybridjoin": "a cache answers frequent keys, the others wait for their partition",
+    "meshjoin": "the table is read round and round, and rows meet all of it",
+    "cmeshjoin": "a cache answers frequent keys, the others meet the table as it is read round and round",
+    "partitioned": "partitions that are asked for often stay in memory, rows wait for the others",
+}
+_LOOKUP_HEAD = ("predicted", "rows/s", "µs/row", "from memory", "reads/row", "waits", "")
+
+
+def describe_lookup(method: PlannedLookup) -> str:
+    """A method of lookup joins in a line.
+
+    >>> describe_lookup("inlj")
+    'INLJ: keys are looked up, those of an epoch in one request'
+    """
+    title = LOOKUP_TITLES[method]
+    return f"{title[0].upper()}{title[1:]}: {_LOOKUPS[method]}"
+
+
+def explain_lookup(
+    choice: LookupChoice, exponent: float | None = None, hit_share: float | None = None
+) -> tuple[str, ...]:
+    """The lines that `explain()` shows of how a lookup join runs: the method, why, hits, and a row for each method.
+
+    `exponent` is the skew that was observed, `hit_share` what a cache answered lately.
+
+    >>> for line in explain_lookup(LookupChoice("inlj", "nothing is measured yet")):
+    ...     print(line)
+    method inlj (INLJ: keys are looked up, those of an epoch in one request)
+    because nothing is measured yet
+    """
+    lines = [f"method {choice.method} ({describe_lookup(choice.method)})", f"because {choice.reason}"]
+    if exponent is not None:
+        expected = (
+            "" if choice.cost is None else f": {100 * choice.cost.hit_share:.0f} % of the rows expected from memory"
+        )
+        lines.append(f"keys are asked for with skew {exponent:.2f} (Zipf){expected}{_measured_hits(hit_share)}")
+    if choice.cost is None:
+        return tuple(lines)
+    rows = [_lookup_row(choice.method, choice.cost, "chosen")]
+    rows += [_lookup_row(other.method, other.cost, other.why) for other in choice.alternatives]
+    return (*lines, *aligned([_LOOKUP_HEAD, *rows]))
+
+
+def _measured_hits(share: float | None) -> str:
+    return "" if share is None else f", {100 * share:.0f} % measured"
+
+
+def _lookup_row(method: PlannedLookup, cost: LookupCost | None, why: str) -> tuple[str, ...]:
+    if cost is None:
+        return (method, "", "", "", "", "", why)
+    numbers = (f"{cost.rate:,.0f}", f"{1e6 * cost.seconds:.2f}", f"{100 * cost.hit_share:.0f} %", f"{cost.reads:.2g}")
+    return (method, *numbers, f"{cost.waits:.1f} s", why)
 
 
 def _row(method: Planned, cost: Cost, why: str) -> tuple[str, ...]:

@@ -35,7 +35,8 @@ FUDGE = 1.2
 class Operations:
     """Seconds of the CPU for one row: c_S, c_A, c_E, c_H, c_O, c_F.
 
-    The defaults were measured on this implementation, whose loops run over columns.
+    The spec prints none; these are of the size that a compiled hash map takes. What penstock's own loops over columns
+    take is another matter (`planner.lookup.Labour`).
 
     >>> Operations().back > Operations().front
     True

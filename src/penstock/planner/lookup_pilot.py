@@ -1,0 +1,161 @@
+"""Follows a running lookup join and decides before each epoch by which method it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from penstock.planner.lookup import (
+    Labour,
+    LookupChoice,
+    LookupLoad,
+    LookupPreference,
+    PlannedLookup,
+    choose_lookup,
+)
+from penstock.planner.lookup_costs import ReadCosts
+from penstock.planner.skew import STEEPEST, Counts, Skew, fit_exponent
+
+SMOOTHING = 0.3
+"""The weight of the newest epoch in what is measured."""
+
+_SLOWEST, _FASTEST = 1000.0, 0.1
+"""Reads may take so many times what was assumed, or so little of it."""
+_SHARPEST = 1e-4
+
+
+class LookupPilot:
+    """Steers one lookup join that was asked for with ``method="auto"``.
+
+    `load` says what is known of the table and the memory of one task; rates and skew in it are measured over. `reads`
+    is what reads are assumed to take where the table is, until it is seen what they take. The method changes at the
+    boundary of an epoch only, with what waits and what is cached carried over, and only if it pays.
+
+    >>> from penstock.core.master import TableSize
+    >>> from penstock.planner.lookup import STORES
+    >>> load = LookupLoad(1e4, 100.0, TableSize(10**6, 120 * 10**6), memory=64_000_000, partitions=128)
+    >>> pilot = LookupPilot(load, STORES["pages"])
+    >>> pilot.decide().method
+    'inlj'
+    """
+
+    def __init__(
+        self,
+        load: LookupLoad,
+        reads: ReadCosts,
+        current: PlannedLookup | None = None,
+        preference: LookupPreference | None = None,
+        labour: Labour | None = None,
+    ) -> None:
+        self.load = load
+        self._assumed = reads
+        self._current = current
+        self._preference = preference
+        self._labour = labour or Labour()
+        self._epochs = 0
+        self.slower = 1.0
+        """How many times as long as assumed reads take."""
+        self.hit_share: float | None = None
+        """The part of the rows that was answered from memory lately, if a cache was asked."""
+        self.choice: LookupChoice | None = None
+        """The latest decision."""
+
+    @property
+    def reads(self) -> ReadCosts:
+        """What reads take, as far as it is known."""
+        return self._assumed.scaled(self.slower)
+
+    def decide(self) -> LookupChoice:
+        """How to run the next epoch."""
+        self.choice = choose_lookup(self.load, self.reads, self._current, self._preference, self._labour)
+        self._current = self.choice.method
+        return self.choice
+
+    def follow(self, method: PlannedLookup) -> None:
+        """The next epoch was planned before, by this method: it is run again as it was."""
+        self._current = method
+
+    def saw(
+        self,
+        rows: int,
+        stream_seconds: float,
+        task_seconds: float,
+        counts: Mapping[str, int],
+        tasks: int = 1,
+        keys: Counts | None = None,
+    ) -> None:
+        """An epoch is done: the rows and the stream time it had, and, over all tasks, their seconds and their counts.
+
+        `counts` are those of `LookupLogic.counts`; `keys` says how often each key of a sample came, if there is one.
+        """
+        if not rows:
+            return
+        self._epochs += 1
+        self._pace(rows / tasks, stream_seconds)
+        self._skew(rows, counts, tasks, keys)
+        self._speed(rows, task_seconds, counts)
+
+    def _pace(self, rows: float, seconds: float) -> None:
+        if seconds > 0:
+            rate = self._smooth(self.load.rows_per_second, rows / seconds)
+            self.load = replace(self.load, rows_per_second=rate, epoch_seconds=seconds)
+
+    def _skew(self, rows: int, counts: Mapping[str, int], tasks: int, keys: Counts | None) -> None:
+        """How unevenly keys are asked for: by a sample, or by what a cache or requests by key make of it."""
+        asked = counts.get("hits", 0) + counts.get("misses", 0)
+        if asked:
+            self.hit_share = counts["hits"] / asked
+        if keys is not None and keys.size:
+            seen = fit_exponent(keys, self.load.keys)
+        elif asked and counts.get("cached"):
+            seen = exponent_of_share(self.load.keys, counts["cached"], counts["hits"] / asked)
+        elif counts.get("looked_up") and counts.get("reads"):
+            batches = counts["reads"]
+            seen = exponent_of_distinct(self.load.keys, rows / batches, counts["looked_up"] / batches)
+        else:
+            return
+        self.load = replace(self.load, exponent=self._smooth(self.load.exponent, seen))
+
+    def _speed(self, rows: int, seconds: float, counts: Mapping[str, int]) -> None:
+        """What reads took beside the labour: only where it is by far not what was assumed does it count."""
+        hits, misses = counts.get("hits", 0), counts.get("misses", 0)
+        work = self._labour
+        waits = 0.0 if counts.get("looked_up") or self._current == "broadcast" else work.wait
+        labour = hits * work.hit + misses * work.offer + (rows - hits) * (work.answer + waits)
+        given = self._assumed
+        assumed = counts.get("reads", 0) * given.request + counts.get("looked_up", 0) * given.key
+        assumed += counts.get("bytes_read", 0) / given.bandwidth
+        took = seconds - labour
+        if assumed <= 0 or abs(took - assumed) < labour:
+            return
+        seen = min(_SLOWEST, max(_FASTEST, took / assumed))
+        self.slower = self._smooth(self.slower, seen)
+
+    def _smooth(self, before: float, seen: float) -> float:
+        return seen if self._epochs == 1 else (1 - SMOOTHING) * before + SMOOTHING * seen
+
+
+def exponent_of_share(keys: int, cached: int, share: float) -> float:
+    """The exponent by which an ideal cache of so many rows would answer this share.
+
+    >>> round(exponent_of_share(100_000, 1000, Skew(100_000, 0.8).share(1000)), 3)
+    0.8
+    """
+    return _solved(lambda exponent: Skew(keys, exponent).share(min(cached, keys)) < share)
+
+
+def exponent_of_distinct(keys: int, rows: float, distinct: float) -> float:
+    """The exponent by which so many rows would ask for so many different keys.
+
+    >>> round(exponent_of_distinct(100_000, 10_000, Skew(100_000, 0.8).distinct(10_000)), 3)
+    0.8
+    """
+    return _solved(lambda exponent: Skew(keys, exponent).distinct(rows) > distinct)
+
+
+def _solved(too_even: Callable[[float], bool]) -> float:
+    low, high = 0.0, STEEPEST
+    while high - low > _SHARPEST:
+        middle = (low + high) / 2
+        low, high = (middle, high) if too_even(middle) else (low, middle)
+    return (low + high) / 2
