@@ -77,6 +77,8 @@ class Labour:
 class LookupLoad:
     """What a task has to bear, and what is known of the table. Seconds are of stream time; bytes.
 
+    The task is one of `shards`, each with its part of the keys; `table`, `partitions` and `distinct`, its number of
+    keys, are those of the whole table.
     Without `max_age` no row may wait over epochs. A table that is not `indexed` is read whole for each request by key;
     one that is not `clustered` does not say which partition has a key. `exponent` is that of the Zipf law which the
     keys of the stream follow; `local` says that frequent keys lie together in the table's partitions.
@@ -98,9 +100,10 @@ class LookupLoad:
     local: bool = False
     max_age: float | None = None
     epoch_seconds: float = 1.0
+    shards: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("stream_row", "memory", "epoch_seconds"):
+        for name in ("stream_row", "memory", "epoch_seconds", "partitions", "shards"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name}={getattr(self, name)} leaves nothing to plan with. Write more than 0.")
         if self.rows_per_second < 0 or (self.max_age is not None and self.max_age < 0):
@@ -108,8 +111,8 @@ class LookupLoad:
 
     @property
     def keys(self) -> int:
-        """How many keys the table has."""
-        return max(1, self.distinct or self.table.rows)
+        """How many keys a task may be asked for."""
+        return max(1, (self.distinct or self.table.rows) // self.shards)
 
     @property
     def skew(self) -> Skew:
@@ -130,7 +133,7 @@ class LookupLoad:
 
     def cached(self, share: float) -> int:
         """How many rows of the table a part of the memory holds."""
-        return min(self.table.rows, int(share * self.memory / (self.table.row + _SLOT)))
+        return min(self.table.rows // self.shards, int(share * self.memory / (self.table.row + _SLOT)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +296,7 @@ def _by_key(load: LookupLoad, reads: ReadCosts, work: Labour, cache: float) -> L
     missed = batch * (1 - hit)
     asked = min(missed, load.skew.distinct(missed, cached))
     if load.indexed:
-        read = reads.lookups(asked, asked * load.table.nbytes / load.keys)
+        read = reads.lookups(asked, asked * load.table.nbytes / load.keys / load.shards)
     else:
         read = reads.all_of(load.table.nbytes / load.partitions, load.partitions)
     front = hit * work.hit + (1 - hit) * work.offer if cached else 0.0

@@ -81,18 +81,17 @@ class LookupPilot:
         stream_seconds: float,
         task_seconds: float,
         counts: Mapping[str, int],
-        tasks: int = 1,
         keys: Counts | None = None,
     ) -> None:
-        """An epoch is done: the rows and the stream time it had, and, over all tasks, their seconds and their counts.
+        """An epoch is done: the rows and the stream time it had, and, of all tasks together, their seconds and counts.
 
         `counts` are those of `LookupLogic.counts`; `keys` says how often each key of a sample came, if there is one.
         """
         if not rows:
             return
         self._epochs += 1
-        self._pace(rows / tasks, stream_seconds)
-        self._skew(rows, counts, tasks, keys)
+        self._pace(rows / self.load.shards, stream_seconds)
+        self._skew(rows, counts, keys)
         self._speed(rows, task_seconds, counts)
 
     def _pace(self, rows: float, seconds: float) -> None:
@@ -100,15 +99,16 @@ class LookupPilot:
             rate = self._smooth(self.load.rows_per_second, rows / seconds)
             self.load = replace(self.load, rows_per_second=rate, epoch_seconds=seconds)
 
-    def _skew(self, rows: int, counts: Mapping[str, int], tasks: int, keys: Counts | None) -> None:
+    def _skew(self, rows: int, counts: Mapping[str, int], keys: Counts | None) -> None:
         """How unevenly keys are asked for: by a sample, or by what a cache or requests by key make of it."""
         asked = counts.get("hits", 0) + counts.get("misses", 0)
         if asked:
             self.hit_share = counts["hits"] / asked
         if keys is not None and keys.size:
-            seen = fit_exponent(keys, self.load.keys)
+            seen = fit_exponent(keys, self.load.keys * self.load.shards)
         elif asked and counts.get("cached"):
-            seen = exponent_of_share(self.load.keys, counts["cached"], counts["hits"] / asked)
+            cached = counts["cached"] // self.load.shards
+            seen = exponent_of_share(self.load.keys, cached, counts["hits"] / asked)
         elif counts.get("looked_up") and counts.get("reads"):
             batches = counts["reads"]
             seen = exponent_of_distinct(self.load.keys, rows / batches, counts["looked_up"] / batches)

@@ -92,19 +92,24 @@ def fit_exponent(counts: Counts, keys: int) -> float:
 def observed_share(counts: Counts, top: int, keys: int) -> float:
     """The share of the `top` most frequent of `keys` keys, judged by the counts of a sample, whatever their law.
 
-    Of keys that were seen once it is not known whether they are frequent: what they and those that were never seen
-    have together is spread evenly over them.
+    One half of the sample says which keys are frequent and the other how frequent those are, so that keys which were
+    seen often by chance count for no more than they are worth. Keys that one half has not seen are alike to it.
 
-    >>> observed_share(np.array([60, 20, 10, 10]), 2, 4)
+    >>> round(observed_share(np.array([600, 200, 100, 100]), 2, 4), 2)
     0.8
     """
-    total = int(counts.sum())
-    if not total or keys < 1:
+    if not int(counts.sum()) or keys < 1:
         return 0.0
-    known = np.sort(counts[counts > 1])[::-1]
-    held = float(known[:top].sum())
-    left, unknown = max(0, min(top, keys) - known.size), max(1, keys - known.size)
-    return (held + (total - float(known.sum())) * min(1.0, left / unknown)) / total
+    one = np.random.default_rng(0).binomial(counts, 0.5)
+    return (_judged(one, counts - one, top, keys) + _judged(counts - one, one, top, keys)) / 2
+
+
+def _judged(by: Counts, of: Counts, top: int, keys: int) -> float:
+    order = np.argsort(-by, kind="stable")
+    seen = int(np.count_nonzero(by))
+    held = float(of[order[: min(top, seen)]].sum())
+    left = min(1.0, max(0, top - seen) / max(1, keys - seen))
+    return (held + left * float(of[order[seen:]].sum())) / max(1, int(of.sum()))
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,196 @@
+"""Memory equations, cycles and the tuner of lookup joins (F25)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.core.errors import ConfigError
+from penstock.planner.lookup_costs import (
+    Operations,
+    ReadCosts,
+    Setting,
+    Sizes,
+    gain,
+    hybrid_cycle,
+    hybrid_memory,
+    hybrid_waiting,
+    inlj_cycle,
+    mesh_cycle,
+    mesh_memory,
+    mesh_waiting,
+    partition_shares,
+    partitioned_cycle,
+    read_yield,
+    settled_share,
+)
+from penstock.planner.lookup_tuning import least_memory, tune
+from penstock.planner.machine import Disk
+from penstock.planner.skew import Skew
+
+SIZES = Sizes(100_000, table_row=120, stream_row=20, memory=1_200_000)
+SLOTS = {"mesh": 28, "hybrid": 36}
+READS = ReadCosts.of_disk(Disk(), row=120, request=0.001)
+
+
+@given(st.integers(1, 2000), st.floats(0.02, 1), st.floats(0, 0.9))
+def test_what_may_wait_fills_the_memory_and_no_more(rows, share, cache):
+    sizes, setting = Sizes(100_000, 120, 20, share * 12e6), Setting(rows, cache)
+    cached = sizes.cached(cache) * 128
+    hybrid, mesh = hybrid_waiting(sizes, setting), mesh_waiting(sizes, setting)
+    if hybrid:
+        assert -37 <= hybrid_memory(sizes, rows, hybrid) + cached - sizes.memory <= 1e-3
+    if mesh:
+        chunk = mesh / sizes.partitions(rows)
+        assert (
+            -29
+            <= mesh_memory(sizes, rows, 1) + (chunk - 1) * (20 + sizes.partitions(rows) * 28) + cached - sizes.memory
+            <= 1e-3
+        )
+
+
+def test_a_waiting_row_takes_28_bytes_in_meshjoin_and_36_in_hybridjoin():
+    empty = Setting(1)
+    assert mesh_waiting(SIZES, empty) == pytest.approx((SIZES.memory - 120) / 28, rel=1e-4)
+    assert hybrid_waiting(SIZES, empty) == (SIZES.memory - 120) // 36
+
+
+def test_too_large_a_partition_leaves_no_room_to_wait():
+    assert hybrid_waiting(SIZES, Setting(20_000)) == 0
+    assert hybrid_cycle(SIZES, Setting(20_000), Skew(100_000), READS).rate == 0
+
+
+def test_the_spec_s_yields_65_rows_of_meshjoin_and_130_of_hybridjoin():
+    even = Skew(100_000)
+    assert hybrid_cycle(SIZES, Setting(200), even, READS).back == pytest.approx(130, rel=0.02)
+    assert hybrid_waiting(SIZES, Setting(200)) * 200 / 100_000 == pytest.approx(65, rel=0.02)
+
+
+def test_hot_partitions_are_read_for_more_rows():
+    assert read_yield(5000, 500, Skew(100_000, 1.2)) > 1.02 * read_yield(5000, 500, Skew(100_000))
+    assert read_yield(0, 500, Skew(100)) == 0.0
+
+
+def test_shares_of_many_partitions_are_told_by_few_values():
+    shares, weights = partition_shares(Skew(10_000_000, 1.0), 1000, 50_000)
+    assert shares.size <= 512
+    assert float((shares * weights).sum()) == pytest.approx(1.0)
+    assert weights.sum() == 50_000
+
+
+@pytest.mark.parametrize(
+    ("cache", "simulated"), [(0.05, 2.11), (0.10, 2.27), (0.15, 2.32), (0.20, 2.31), (0.30, 2.18), (0.50, 1.65)]
+)
+def test_the_gain_is_near_what_the_spec_simulated(cache, simulated):
+    assert gain(SIZES, cache, Skew(100_000, 1.0), 1000, "mesh") == pytest.approx(simulated, rel=0.07)
+
+
+def test_the_gain_of_the_largest_table_is_bounded_by_4():
+    sizes = Sizes(10**8, 120, 20, 0.1 * 120e8)
+    gains = {x: gain(sizes, x, Skew(10**8, 1.0), 1000, "mesh") for x in (0.1, 0.2, 0.3)}
+    assert max(gains.values()) == pytest.approx(3.9, rel=0.05)
+
+
+def test_an_even_stream_is_a_little_slower_with_a_cache():
+    plain, cached = (hybrid_cycle(SIZES, Setting(200, x), Skew(100_000), READS).rate for x in (0.0, 0.15))
+    assert 0.8 < cached / plain < 0.95
+
+
+def test_r_meshjoin_has_what_meshjoin_has_of_a_read():
+    one, four = (mesh_cycle(SIZES, Setting(500, loads=loads), Skew(100_000), READS) for loads in (1, 4))
+    assert four.reads == 4
+    assert four.per_read == pytest.approx(one.per_read, rel=0.05)
+
+
+def test_inlj_does_not_depend_on_the_memory_and_cinlj_does():
+    small, large = (Sizes(100_000, 120, 20, memory) for memory in (1e5, 1e6))
+    skew = Skew(100_000, 1.0)
+    plain = [inlj_cycle(sizes, Setting(1), skew, READS).rate for sizes in (small, large)]
+    cached = [inlj_cycle(sizes, Setting(1, 0.5), skew, READS).rate for sizes in (small, large)]
+    assert plain[0] == plain[1]
+    assert cached[1] > 1.2 * cached[0] > plain[0]
+
+
+def test_a_request_for_many_keys_is_shared():
+    one, many = (inlj_cycle(SIZES, Setting(1), Skew(100_000), READS, batch=batch).rate for batch in (1, 1000))
+    assert many > one
+
+
+def test_whole_partitions_are_worth_keeping_where_frequent_keys_lie_together():
+    skew = Skew(100_000, 1.0)
+    local, anywhere = (partitioned_cycle(SIZES, Setting(200), skew, READS, None, p) for p in ("local", "random"))
+    tuples = hybrid_cycle(SIZES, Setting(200, 0.15), skew, READS)
+    assert local.hit_share > tuples.hit_share > anywhere.hit_share
+    assert local.rate > anywhere.rate
+
+
+def test_a_cache_with_many_looks_or_no_skew_settles_at_the_ideal():
+    skew = Skew(20_000, 0.9)
+    assert settled_share(skew, 500, 10**7) == skew.share(500)
+    assert settled_share(skew, 0, 100) == 0.0
+    assert settled_share(skew, 20_000, 100) == 1.0
+    assert settled_share(Skew(20_000), 500, 1000) == pytest.approx(500 / 20_000, rel=0.05)
+
+
+GRID_ROWS = (1, 5, 17, 34, 68, 136, 200, 300, 500, 1000, 2000, 5000)
+GRID_CACHE = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75)
+GRID_ALPHA = (0.3, 0.5, 0.6, 2 / 3, 0.75, 0.9)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1])
+@pytest.mark.parametrize("exponent", [0.0, 1.0])
+@pytest.mark.parametrize("method", ["mesh", "hybrid"])
+def test_f25_the_tuner_is_within_5_percent_of_the_best_of_a_grid(method, exponent, share):
+    sizes, skew = Sizes(100_000, 120, 20, share * 12e6), Skew(100_000, exponent)
+    cycle = mesh_cycle if method == "mesh" else hybrid_cycle
+    alphas = (None,) if method == "mesh" else GRID_ALPHA
+    settings = [Setting(rows, x, a) for rows in GRID_ROWS for x in GRID_CACHE for a in alphas]
+    best = max(cycle(sizes, setting, skew, READS).rate for setting in settings)
+    tuned = tune(method, sizes, skew, READS)
+    assert tuned.rate >= 0.95 * best
+    assert tuned.rate == cycle(sizes, tuned.setting, skew, READS).rate
+
+
+@pytest.mark.parametrize("exponent", [0.0, 1.0])
+@pytest.mark.parametrize("method", ["mesh", "hybrid"])
+def test_f25_the_least_memory_for_a_rate_is_within_5_percent_of_the_best_of_a_grid(method, exponent):
+    sizes, skew = Sizes(100_000, 120, 20, 12e6), Skew(100_000, exponent)
+    cycle = mesh_cycle if method == "mesh" else hybrid_cycle
+    least = least_memory(method, 20_000, sizes, skew, READS)
+    assert least.rate >= 20_000
+    below = Sizes(100_000, 120, 20, 0.95 * least.sizes.memory)
+    rates = [cycle(below, Setting(rows, x), skew, READS).rate for rows in GRID_ROWS for x in GRID_CACHE]
+    assert max(rates) < 20_000
+
+
+def test_a_rate_that_no_memory_gives_is_refused():
+    with pytest.raises(ConfigError, match=r"rate=1e\+09 is more than"):
+        least_memory("mesh", 1e9, SIZES, Skew(100_000), READS)
+
+
+def test_more_memory_is_never_slower():
+    rates = [tune("mesh", Sizes(100_000, 120, 20, m), Skew(100_000, 0.8), READS).rate for m in (2e5, 5e5, 1e6, 3e6)]
+    assert (np.diff(rates) > 0).all()
+
+
+def test_the_operations_of_a_row_add_up():
+    ops = Operations(1, 2, 4, 8, 16, 32)
+    assert (ops.front, ops.back) == (1 + 8 + 16, 16 + 4 + 1 + 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: ReadCosts(-1, 0, 1), "request=-1"),
+        (lambda: ReadCosts(0, 0, 0), "bandwidth=0"),
+        (lambda: Sizes(0, 1, 1, 1), "table_rows=0"),
+        (lambda: Setting(0), "partition_rows=0"),
+        (lambda: Setting(1, cache=1.0), "cache=1.0"),
+        (lambda: Setting(1, alpha=1.0), "alpha=1.0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make, words):
+    with pytest.raises(ConfigError, match=words):
+        make()
