@@ -32,6 +32,7 @@ from penstock.core.rows import RowType, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.flow.report import counts_of
 from penstock.kernels.route import hash_range, shard_of
+from penstock.operators.lookup import LookupJoin
 from penstock.operators.window_join import WindowJoin
 from penstock.spark.spool import SortedSpool
 from penstock.storage.compaction import compact
@@ -42,6 +43,9 @@ from penstock.storage.versioned import Checkpoint, state_to_json
 _PIECE = 4
 """Arrivals are processed in pieces of this part of the share: sorting and matching take the rest."""
 
+
+_SMALL_PIECE = 16
+"""The same of lookups, which keep much of their share for the rows of the table."""
 
 _QUEUE = 8
 """The part of the share that each port's queue takes, for a method whose arrivals are spooled."""
@@ -263,7 +267,7 @@ class ShardTask:
                     size += rows.nbytes
                 del rows
             del batch
-            if size >= self.share // _PIECE:
+            if size >= self.share // (_SMALL_PIECE if isinstance(self.config, LookupJoin) else _PIECE):
                 yield held
                 held, size = [[] for _ in self.inlets], 0
         if size:

@@ -39,6 +39,8 @@ class IndexJoin:
         self._desk = desk
         self.waiting = waiting
         self.missed = Missed()
+        self._found = desk.table.size.row
+        """Bytes that a key finds, at most on average of a request."""
 
     @property
     def at_once(self) -> bool:
@@ -51,14 +53,19 @@ class IndexJoin:
 
     def free(self, rows: pa.RecordBatch) -> int:
         """How many more rows the next request may have."""
-        return (self._settings.batch or room_for(rows, self._desk.budget, self.waiting)) - len(self.waiting)
+        fits = room_for(rows, self._desk.budget, self.waiting, 2 * self._found)
+        return min(self._settings.batch or fits, fits) - len(self.waiting)
 
     def step(self, position: float = 1.0) -> Iterator[Out]:
         """Ask for all that waits."""
         if not len(self.waiting):
             return
         rows, numbers = self.waiting.take(np.ones(len(self.waiting), np.bool_))
-        hashes = numbers["hash"].view(np.uint64)
+        yield from self._look_up(rows, numbers["hash"].view(np.uint64))
+        self._desk.stats.finished += rows.num_rows
+
+    def _look_up(self, rows: pa.RecordBatch, hashes: Hashes) -> Iterator[Out]:
+        """Ask for the keys of these rows; of fewer of them, if what is found does not fit."""
         keys = self._desk.answers.keys(rows)
         order = np.argsort(hashes, kind="stable")
         ordered = [key.take(pa.array(order)) for key in keys]
@@ -67,9 +74,16 @@ class IndexJoin:
         with self._desk.budget.hold(rows.nbytes, "rows that are looked up"):
             wanted = [key.take(pa.array(asked)) for key in keys]
             master = self._desk.get(hashes[asked], wanted)
-            with self._desk.budget.hold(master.nbytes, "rows of the table"):
-                yield from self._answer(rows, hashes, master)
-        self._desk.stats.finished += rows.num_rows
+            self._found = max(self._found, master.nbytes / max(1, asked.size))
+            fits = 2 * master.nbytes <= self._desk.budget.room or hashes[asked[0]] == hashes[asked[-1]]
+            if fits:
+                with self._desk.budget.hold(master.nbytes, "rows of the table"):
+                    yield from self._answer(rows, hashes, master)
+        if not fits:
+            del master
+            middle = hashes[asked[asked.size // 2]]
+            for half in (hashes < middle, hashes >= middle):
+                yield from self._look_up(rows.filter(pa.array(half)), hashes[half])
 
     def renew(self) -> None:
         """Rows ask by key, whatever the table is."""

@@ -14,13 +14,13 @@ _BESIDE = 64
 """Bytes beside each row."""
 
 
-def room_for(rows: pa.RecordBatch, budget: Budget, waiting: Waiting) -> int:
-    """How many rows like these may wait altogether.
+def room_for(rows: pa.RecordBatch, budget: Budget, waiting: Waiting, found: float = 0) -> int:
+    """How many rows like these may wait altogether, each of which will find so many bytes.
 
     >>> from penstock.core.budget import Budget
     >>> rows = pa.record_batch({"n": pa.array(range(8))})
     >>> room_for(rows, Budget(72 * 4 * 100), Waiting(rows.schema, Budget(1000)))
     100
     """
-    width = rows.nbytes / max(1, rows.num_rows) + _BESIDE
+    width = rows.nbytes / max(1, rows.num_rows) + _BESIDE + found
     return max(1, int((budget.room + waiting.nbytes) / _PART / width))
