@@ -10,13 +10,14 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from penstock.core.budget import Budget
+from penstock.core.durations import Duration
 from penstock.core.operator import Quiet, State
 from penstock.core.pages import clip_page
 from penstock.core.rows import RowType
 from penstock.core.time import TIME_MAX, TIME_MIN
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import hash_range, shard_of
-from penstock.operators.lookup import Front, HybridJoin, Inlj, LookupJoin, MeshJoin, Stages
+from penstock.operators.lookup import Front, HybridJoin, Inlj, LookupJoin, MeshJoin, Shedding, Stages
 from penstock.storage.memory import MemoryPages
 from penstock.storage.tables import ArrowTable
 from tests.oracle import lookup as oracle
@@ -47,15 +48,15 @@ class Case:
 class Run:
     """A host in small: shards, budgets, epochs, state saved and taken up again, also by other numbers of shards."""
 
-    def __init__(self, config: LookupJoin, memory: int) -> None:
+    def __init__(self, config: LookupJoin, memory: int, store=None) -> None:
         self.config = config
         self.memory = memory
         self.types = RowType(STREAM, ("k",), "t")
         self.results: Counter[tuple] = Counter()
         self.states = [State()]
-        self.store = MemoryPages(Budget(10**9))
+        self.store = store or MemoryPages(Budget(10**9))
         self.peak = 0
-        self.bound = TIME_MIN
+        self.bound = self.promised = TIME_MIN
         self.time = 0
         self.logics: list = []
 
@@ -73,19 +74,21 @@ class Run:
         places = shard_of(hashes, shards)
         states = self._on(shards)
         self.logics = []
-        after = []
+        after, promised = [], []
         for shard in range(shards):
             budget = Budget(self.memory)
-            logic = self.config.logic((self.types,), self.store, budget, states[shard])
+            logic = self.config.logic((self.types,), OwnPages(self.store), budget, states[shard])
             self._take(logic.advance(0, self.bound))
             self._take(logic.rows(0, entered.take(pa.array(np.flatnonzero(places == shard)))))
             self._take(logic.advance(0, TIME_MAX if end else self.time))
             if idle:
                 self._take(logic.idle(Quiet(len(rows))))
+            promised.append(self.config.bound(logic.bounds()))
             after.append(logic.state())
             self.peak = max(self.peak, budget.peak)
             self.logics.append(logic)
         self.states = after
+        self.promised = min(promised)
         self.bound = self.time
 
     def _take(self, outs) -> None:
@@ -93,6 +96,7 @@ class Run:
             assert out.outlet == "results"
             for row in out.rows.to_pylist():
                 self.results[tuple(row.values())] += 1
+                assert row["t"] >= self.promised, "a row came out below the bound of its epoch"
 
     def _on(self, shards: int) -> list[State]:
         if shards == len(self.states):
@@ -103,9 +107,28 @@ class Run:
         return [State(tuple(page for page in some if page is not None)) for some in clipped]
 
 
-def run(case: Case) -> Run:
+class OwnPages:
+    """A store for one shard and epoch: it deletes only what it wrote, as stores with versions do."""
+
+    def __init__(self, store) -> None:
+        self._store = store
+        self._written: set[str] = set()
+        self.get = store.get
+
+    def put(self, rows, segment: str = "main") -> str:
+        name = self._store.put(rows, segment)
+        self._written.add(name)
+        return name
+
+    def drop(self, name: str) -> None:
+        if name in self._written:
+            self._written.remove(name)
+            self._store.drop(name)
+
+
+def run(case: Case, store=None) -> Run:
     """All the epochs of a case, and one more that ends the stream."""
-    at_work = Run(case.config, case.memory)
+    at_work = Run(case.config, case.memory, store)
     for rows, shards in zip(case.epochs, case.shards, strict=True):
         at_work.epoch(rows, shards)
     at_work.epoch((), case.shards[-1] if case.shards else 1, end=True)
@@ -136,8 +159,18 @@ def backs() -> st.SearchStrategy:
     )
 
 
+def sheddings(policies=("none", "keep", "considering")) -> st.SearchStrategy[Shedding]:
+    return st.builds(
+        Shedding,
+        policy=st.sampled_from(policies),
+        position=st.sampled_from([0.0, 0.15, 1.0, "tune"]),
+        judge=st.sampled_from(["all", "alg2"]),
+        trial=st.integers(1, 3),
+    )
+
+
 @st.composite
-def cases(draw, methods=None) -> Case:
+def cases(draw, methods=None, quotas=(None, None, 0, 1, 2, 5), policies=("none", "keep", "considering")) -> Case:
     keys = draw(st.sampled_from([1, 3, 12]))
     key = st.integers(0, keys) | st.just(0)
     table_keys = draw(st.lists(st.integers(0, keys), max_size=20))
@@ -150,6 +183,6 @@ def cases(draw, methods=None) -> Case:
     row = st.tuples(st.none() | key | key, st.integers(0, 3))
     epochs = draw(st.lists(st.lists(row, max_size=30).map(tuple), max_size=5))
     shards = draw(st.lists(st.integers(1, 3), min_size=len(epochs), max_size=len(epochs)))
-    if draw(st.booleans()):
-        config = replace(config, max_age=None)
+    age = draw(st.sampled_from([None, None, *map(Duration.of, (0, 3, 20))]))
+    config = replace(config, max_age=age, quota=draw(st.sampled_from(quotas)), shed=draw(sheddings(policies)))
     return Case(config, tuple(epochs), tuple(shards), draw(st.sampled_from([20_000, 10**6])))

@@ -12,4 +12,4 @@ def test_a_lookup_join_equals_its_definition(case: Case):
     at_work = run(case)
     assert at_work.results == case.expected()
     assert at_work.peak <= case.memory
-    assert all(len(logic.waiting) == 0 for logic in at_work.logics)
+    assert all(logic.counts().deferred == 0 for logic in at_work.logics)

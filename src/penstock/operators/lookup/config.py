@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import pyarrow as pa
@@ -17,7 +17,9 @@ from penstock.core.pages import PageStore
 from penstock.core.progress import Bounds
 from penstock.core.rows import RowType
 from penstock.core.time import Time
+from penstock.operators.lookup.backlog import SHED_SEGMENT
 from penstock.operators.lookup.methods import LookupMethod, Stages, read_stages
+from penstock.operators.lookup.shedding import Shedding
 
 LookupHow = Literal["inner", "left"]
 
@@ -42,7 +44,8 @@ class LookupJoin:
     version: str | None = None
     """The version of the table to read, the newest if not given."""
     quota: int | None = None
-    """How many times the table may be read in an epoch, as often as needed if not given."""
+    """How many times the table may be read in an epoch, as often as needed if not given; what is left then waits."""
+    shed: Shedding = field(default_factory=Shedding)
 
     def __post_init__(self) -> None:
         if not self.on:
@@ -58,6 +61,8 @@ class LookupJoin:
                 f"by {', '.join(self.table.keys)}. Key it by the columns of on=."
             )
         read_stages(self.method)
+        if self.quota is not None and self.quota < 0:
+            raise ConfigError(f"quota={self.quota} is no number of reads. Write 0 or more.")
         if self.max_age is not None:
             self.max_age.on(self.unit, "max_age")
 
@@ -74,7 +79,12 @@ class LookupJoin:
     @property
     def defers(self) -> bool:
         """Whether rows may wait over epochs."""
-        return self.stages.defers or self.quota is not None
+        return self.stages.defers or self.quota is not None or self.shed.on
+
+    @property
+    def elsewhere(self) -> dict[str, str]:
+        """The folders of segments of pages that are not to be kept with the others."""
+        return {} if self.shed.to is None else {SHED_SEGMENT: self.shed.to}
 
     def output_columns(self, stream: RowType) -> tuple[tuple[bool, str], ...]:
         """Where each column of the results comes from: whether from the stream, and its name there."""

@@ -170,6 +170,7 @@ class Waiting:
             self.put(rows, numbers["hash"][order].view(np.uint64), numbers["partition"][order])
             for name in ("start", "matched", "attempts"):
                 self._column(name)[before:] = numbers[name][order]
+            store.drop(page.name)
 
     def _column(self, name: str) -> Indices:
         return self._table[self._begin : self._end, _COLUMN[name]]
