@@ -60,6 +60,12 @@ class Run:
         self.time = 0
         self.logics: list = []
 
+    def copy(self) -> Run:
+        """Another that goes on from the same state: an attempt that comes to nothing."""
+        other = Run(self.config, self.memory, self.store)
+        other.states, other.bound, other.promised, other.time = self.states, self.bound, self.promised, self.time
+        return other
+
     def epoch(self, rows, shards: int, *, end: bool = False, idle: bool = True) -> None:
         table = pa.table(
             {
@@ -178,7 +184,7 @@ def cases(draw, methods=None, quotas=(None, None, 0, 1, 2, 5), policies=("none",
         table_keys = sorted(set(table_keys))
     rows = pa.table({"k": pa.array(table_keys, pa.int64()), "v": [f"v{n}" for n in range(len(table_keys))]}, TABLE)
     table = ArrowTable(rows, ("k",), partition_rows=draw(st.sampled_from([1, 2, 5, 100])))
-    method = draw(methods or st.builds(Stages, back=backs(), front=fronts()))
+    method = draw(st.builds(Stages, back=backs(), front=fronts()) if methods is None else methods)
     config = LookupJoin(table, (("k", "k"),), draw(st.sampled_from(["inner", "left"])), method)
     row = st.tuples(st.none() | key | key, st.integers(0, 3))
     epochs = draw(st.lists(st.lists(row, max_size=30).map(tuple), max_size=5))

@@ -156,23 +156,29 @@ class LookupLogic:
         return State(tuple(pages), meta)
 
     def _serve(self) -> Iterator[Out]:
-        """Iterate until all that arrived, and was put aside, is answered or waits; as long as the table may be read."""
+        """Iterate until all that arrived, and was put aside, is answered or waits; as long as the table may be read.
+
+        Where the number of reads is limited and rows are put aside, no read is saved up for rows to share.
+        """
         while (len(self.inbox) or len(self.shed)) and self.load.may_read:
             self._balance()
             yield from self._let_in()
-            if len(self.inbox) or self.back.at_once:
+            hasty = self.load.left is not None and len(self.shed)
+            if len(self.inbox) or self.back.at_once or hasty:
                 yield from self._step(self.load.position)
 
     def _balance(self) -> None:
         """Put the oldest waiting rows aside if too many are queued, or let some come again that were put aside."""
         queued = len(self.inbox)
         free = self.back.free((self.inbox if queued else self.shed).peek())
+        self.load.expect(free + len(self.waiting))
         excess = self.load.excess(queued, free)
+        room = self.load.room(queued, free) if len(self.shed) else 1
         if excess and self._considers:
             self._shed_oldest(self.load.shed_now(excess))
-        elif not excess and len(self.shed):
-            self._replay(self.load.room(queued, free))
-        self.load.shedding = bool(excess) and self._config.shed.on
+        elif not excess:
+            self._replay(room)
+        self.load.judged(excess, room)
 
     def _shed_oldest(self, count: int) -> None:
         """Put the oldest waiting rows aside; their slots are free at once (fix C)."""
@@ -194,7 +200,9 @@ class LookupLogic:
         self._arrived += rows.num_rows
         if not self._config.shed.on or self._considers:
             return rows
-        excess = min(rows.num_rows, self.load.excess(len(self.inbox) + rows.num_rows, self.back.free(rows)))
+        free = self.back.free(rows)
+        self.load.expect(free + len(self.waiting))
+        excess = min(rows.num_rows, self.load.excess(len(self.inbox) + rows.num_rows, free))
         if not excess:
             return rows
         aside = np.zeros(rows.num_rows, np.bool_)

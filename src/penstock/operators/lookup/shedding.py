@@ -7,7 +7,7 @@ if they arrived anew, once there is room.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -44,7 +44,7 @@ class Shedding:
     position: float | Literal["tune"] = 0.15
     to: str | None = None
     judge: Judge = "all"
-    trial: int = 64
+    trial: int = 256
     """A position is tried for so many reads before another is."""
 
     def __post_init__(self) -> None:
@@ -83,8 +83,10 @@ class Load:
     settings: Shedding
     left: int | None = None
     """Reads that are left in this epoch; None if there is no limit."""
-    served: int = 0
-    """Rows that the last iteration finished, w."""
+    served: int | None = None
+    """Rows that the last iteration finished, w; as many as may wait before the first."""
+    usual: float = 0.0
+    """The same on average over the last iterations."""
     shedding: bool = False
     tuner: Tuner | None = None
 
@@ -104,6 +106,11 @@ class Load:
             return 1.0
         return self.tuner.position if self.tuner is not None else float(self.settings.position)
 
+    def expect(self, slots: int) -> None:
+        """Before the first iteration: as many rows may wait."""
+        if self.served is None:
+            self.served = slots
+
     def excess(self, queued: int, free: int) -> int:
         """How many of the queued rows are too many: those that are left after this epoch, but for what a read serves.
 
@@ -112,101 +119,116 @@ class Load:
         """
         if self.left is None:
             return 0
-        return max(0, queued - (max(1, self.left) + 1) * max(self.served, free))
+        return max(0, queued - (max(1, self.left) + 1) * max(self.served or 0, free))
 
     def shed_now(self, excess: int) -> int:
         """How many of them to put aside in this iteration: as many in each that is left."""
         return -(-excess // max(1, self.left or 1))
 
     def room(self, queued: int, free: int) -> int:
-        """How many rows that were put aside may come again now."""
-        return max(1, 2 * max(self.served, free)) - queued
+        """How many rows that were put aside may come again now: up to 2w are queued then.
+
+        One read finishes far more rows than another. Lest what comes again after a good one is put aside after the
+        next, w is no more than usual here, unless nothing else is there to come.
+        """
+        served = max(self.served or 0, free)
+        if queued:
+            served = min(served, round(self.usual))
+        return max(1, 2 * served) - queued
+
+    def judged(self, excess: int, room: int) -> None:
+        """Rows are being shed as long as too many are queued, and then until there is room for them to come again."""
+        self.shedding = self.settings.on and (excess > 0 or (self.shedding and room <= 0))
 
     def read(self, hits: int, finished: int) -> None:
         """One more iteration is over: the cache answered so many rows since the last, the read finished so many."""
         if self.left is not None:
             self.left = max(0, self.left - 1)
         self.served = finished if self.settings.judge == "alg2" else hits + finished
+        self.usual += (self.served - self.usual) / (_USUAL if self.usual else 1)
         if self.shedding and self.tuner is not None:
             self.tuner.saw(finished)
 
     def to_json(self) -> dict[str, Any]:
         """What the next epoch has to know."""
         tuner = None if self.tuner is None else asdict(self.tuner)
-        return {"served": self.served, "shedding": self.shedding, "tuner": tuner}
+        return {"served": self.served, "usual": self.usual, "shedding": self.shedding, "tuner": tuner}
 
     def restore(self, record: dict[str, Any]) -> None:
         """Go on from there."""
-        self.served = int(record.get("served", 0))
+        self.served = record.get("served")
+        self.usual = float(record.get("usual", 0.0))
         self.shedding = bool(record.get("shedding", False))
         if self.tuner is not None and record.get("tuner"):
             self.tuner = Tuner(**{**record["tuner"], "trial": self.settings.trial})
 
 
+_USUAL = 16
+"""Iterations that the usual is an average of."""
+
+POSITIONS = (0.0, 0.15, 0.3, 0.45, 0.6, 0.8, 1.0)
+"""Where a tuner looks."""
+
+_START = 1
+_REMEMBERED = 64
+"""Trials that count: what is older fades, because streams change."""
+
+
 @dataclass(slots=True)
 class Tuner:
-    """Finds the position at which a read finishes the most rows, by climbing: it tries one, then one beside the best.
+    """Finds the position at which a read finishes the most rows, by climbing: it goes on from the best to its sides.
 
-    A trial's first half does not count: what waits has to become what it will be. Where neither neighbour is better,
-    steps get shorter; once they are the shortest the best is measured anew, because streams change.
+    A position is held for a trial of reads, of which the first half does not count: what waits has to become what it
+    will be. How many rows a read finishes varies much more than positions differ, so all trials of a position count
+    together; the best is held as often as its two neighbours together.
 
     >>> tuner = Tuner(trial=1)
-    >>> for _ in range(60):
+    >>> for _ in range(20):
     ...     tuner.saw(round(1000 * (1 - (tuner.position - 0.4) ** 2)))
-    >>> abs(tuner.best - 0.4) < 0.06
-    True
+    >>> tuner.best
+    0.45
     """
 
-    position: float = 0.15
-    best: float = 0.15
-    found: float = -1.0
-    """Rows per read at the best position; negative if it is to be measured."""
-    step: float = 0.2
-    direction: int = 1
-    failed: int = 0
+    trial: int = 256
+    at: int = _START
+    tried: list[float] = field(default_factory=lambda: [0.0] * len(POSITIONS))
+    """Reads that count at each position,"""
+    found: list[float] = field(default_factory=lambda: [0.0] * len(POSITIONS))
+    """and rows that they finished."""
     reads: int = 0
-    finished: int = 0
-    counted: int = 0
-    trial: int = 64
+
+    @property
+    def position(self) -> float:
+        """Which row is to choose now."""
+        return POSITIONS[self.at]
+
+    @property
+    def best(self) -> float:
+        """The best position so far."""
+        return POSITIONS[self._best()]
 
     def saw(self, finished: int) -> None:
         """A read at the current position finished so many rows."""
         self.reads += 1
         if 2 * self.reads > self.trial:
-            self.finished += finished
-            self.counted += 1
+            self.tried[self.at] += 1
+            self.found[self.at] += finished
         if self.reads >= self.trial:
-            self._tried(self.finished / max(1, self.counted))
-            self.reads = self.finished = self.counted = 0
+            self.reads = 0
+            fade = 1 - 1 / _REMEMBERED
+            self.tried = [reads * fade for reads in self.tried]
+            self.found = [rows * fade for rows in self.found]
+            self.at = self._next()
 
-    def _tried(self, found: float) -> None:
-        if self.found < 0 or found > self.found:
-            self.best, self.found, self.failed = self.position, found, 0
-            self._go()
-            return
-        self.failed += 1
-        self.direction = -self.direction
-        if self.failed < 2:
-            self._go()
-            return
-        self.failed = 0
-        if self.step > _SHORTEST:
-            self.step = max(_SHORTEST, self.step / 2)
-            self._go()
-        else:
-            self.position, self.found = self.best, -1.0
+    def _best(self) -> int:
+        means = [rows / reads if reads else -1.0 for rows, reads in zip(self.found, self.tried, strict=True)]
+        return max(range(len(POSITIONS)), key=means.__getitem__)
 
-    def _go(self) -> None:
-        """Try a neighbour of the best; one that is outside has failed already."""
-        beside = self.best + self.direction * self.step
-        if not 0.0 <= beside <= 1.0:
-            self.direction = -self.direction
-            self.failed += 1
-            beside = self.best + self.direction * self.step
-        self.position = round(min(1.0, max(0.0, beside)), 4)
-
-
-_SHORTEST = 0.05
+    def _next(self) -> int:
+        best = self._best()
+        beside = [place for place in (best - 1, best + 1) if 0 <= place < len(POSITIONS)]
+        least = min(beside, key=self.tried.__getitem__)
+        return least if 2 * self.tried[least] < self.tried[best] else best
 
 
 def lottery(first: int, rows: int, count: int) -> Indices:
