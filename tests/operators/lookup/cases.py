@@ -85,7 +85,9 @@ class Run:
             budget = Budget(self.memory)
             logic = self.config.logic((self.types,), OwnPages(self.store), budget, states[shard])
             self._take(logic.advance(0, self.bound))
-            self._take(logic.rows(0, entered.take(pa.array(np.flatnonzero(places == shard)))))
+            arrivals = entered.take(pa.array(np.flatnonzero(places == shard)))
+            with budget.hold(arrivals.nbytes, "rows in flight"):
+                self._take(logic.rows(0, arrivals))
             self._take(logic.advance(0, TIME_MAX if end else self.time))
             if idle:
                 self._take(logic.idle(Quiet(len(rows))))

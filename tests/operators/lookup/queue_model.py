@@ -106,13 +106,18 @@ class Setting:
     def rows_per_read(
         self, shed: Shedding, arrivals: int, reads: int, *, seed: int = 1, warm: int | None = None, look=None
     ) -> float:
-        """How many rows a read finishes on average; `look` sees the model after each read."""
+        """How many rows a read finishes on average; `look` sees the model after each read.
+
+        Before that the queue has been filled four times, and as many reads made as go three times over the table:
+        with less, what was there at first, which is cheaper, still counts.
+        """
         rng = np.random.default_rng(seed)
         probabilities = np.cumsum(self.stream)
         draw = lambda count: np.searchsorted(probabilities[:-1], rng.random(count))  # noqa: E731
         model = QueueModel(self.slots, shed)
         model.arrive(draw(self.slots))
-        warm = 4 * self.slots // arrivals if warm is None else warm
+        if warm is None:
+            warm = max(4 * self.slots // arrivals, 3 * self.keys // self.partition)
         finished = 0
         for number in range(warm + reads):
             count = model.arrive(draw(arrivals))

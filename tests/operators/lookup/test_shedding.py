@@ -30,7 +30,7 @@ from penstock.operators.lookup import (
     logic,
 )
 from penstock.operators.lookup.hybridjoin import OldestFirstJoin
-from penstock.operators.lookup.shedding import POSITIONS, Load
+from penstock.operators.lookup.shedding import Load
 from penstock.storage.files import FilePages
 from penstock.storage.memory import MemoryPages
 from penstock.storage.simulated import DiskModel, SimulatedDisk, VirtualClock
@@ -200,10 +200,12 @@ def test_rows_that_wait_anywhere_survive_restarts_on_other_numbers_of_shards(pol
 def test_a_queue_that_outgrows_its_part_of_the_memory_goes_to_pages_at_once():
     case = an_overload("none", quota=0)
     at_work = Run(case.config, memory=8_000)
-    at_work.epoch(case.epochs[0] * 10, 1)
-    assert at_work.peak < 8_000
-    assert len(at_work.states[0].pages) > 1
+    for _ in range(10):
+        at_work.epoch(case.epochs[0], 1)
+        assert len(at_work.states[0].pages) > 1
+    assert sum(page.nbytes for page in at_work.states[0].pages) > 2 * 8_000
     at_work.epoch((), 1, end=True)
+    assert at_work.peak <= 8_000
     assert sum(at_work.results.values()) == 600
 
 
@@ -305,12 +307,12 @@ def test_the_longer_rows_wait_the_rarer_is_what_they_need():
 
 def test_putting_the_oldest_aside_beats_putting_any_aside_and_none():
     setting = Setting(keys=100_000, partition=200, slots=32_000)
-    none = setting.rows_per_read(Shedding(), arrivals=400, reads=1500)
+    none = setting.rows_per_read(Shedding(), arrivals=400, reads=2000)
     better = []
     for load in (2, 4):
         arrivals = round(load * none)
-        keep = setting.rows_per_read(Shedding("keep"), arrivals, reads=1500)
-        considering = setting.rows_per_read(Shedding("considering", 1.0), arrivals, reads=1500)
+        keep = setting.rows_per_read(Shedding("keep"), arrivals, reads=2000)
+        considering = setting.rows_per_read(Shedding("considering", 1.0), arrivals, reads=2000)
         assert keep == pytest.approx(none, rel=0.05)
         assert considering > max(keep, none)
         better.append(considering / keep)
@@ -320,8 +322,8 @@ def test_putting_the_oldest_aside_beats_putting_any_aside_and_none():
 def finished_per_read(shed: Shedding, arrivals: int) -> float:
     join = Loaded(20_000, 100, 5_500, shed, cache=300)
     before = join.counts
-    for number, keys in enumerate(draws(20_000, [5_500, *[arrivals] * 220])):
-        if number == 120:
+    for number, keys in enumerate(draws(20_000, [5_500, *[arrivals] * 140])):
+        if number == 80:
             before = join.counts
         join.arrive(keys)
     after = join.counts
@@ -346,7 +348,7 @@ def test_neither_the_oldest_nor_the_newest_row_chooses_best_and_the_tuner_finds_
     setting = Setting()
     sweep = [
         setting.rows_per_read(Shedding("considering", position), arrivals=30, reads=6_000, seed=seed)
-        for position in POSITIONS
+        for position in (0.0, 0.15, 0.45, 0.6, 1.0)
     ]
     assert max(sweep) > 1.05 * max(sweep[0], sweep[-1])
     tuned = setting.rows_per_read(Shedding("considering", "tune"), arrivals=30, reads=10_000, warm=15_000, seed=seed)
@@ -379,7 +381,7 @@ def test_a_tuner_goes_on_after_a_restart():
 # F22: where rows are put aside
 
 
-def test_both_places_give_the_same_results_and_nothing_stays_there(tmp_path):
+def test_both_places_give_the_same_results(tmp_path):
     case = an_overload("considering")
     here = run(case, FilePages(str(tmp_path / "checkpoint")))
     there = run(case, FilePages(str(tmp_path / "other"), elsewhere={"shed": str(tmp_path / "shed")}))

@@ -32,6 +32,9 @@ class LookupJoin:
     come out alone. Rows come out in any order. What a row sees is the version of the table that is current when it is
     answered. Columns: those of the stream, then those of the table but for shared keys, with `suffix` where a name is
     taken. A row may wait for others that need the same part of the table, up to `max_age` of event time.
+
+    A host that cannot read the table as often as arrivals need it says so by `quota`. What is left waits for later
+    epochs, or is put aside as `shed` says; `max_age` holds for all of it and goes before the quota.
     """
 
     table: TableSource
