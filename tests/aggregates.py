@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ from penstock.operators.aggregate.holistic import (
     Mode,
     Quantile,
 )
+from penstock.operators.aggregate.roles import takes_up
 from penstock.storage.compaction import compact
 from penstock.storage.versioned import state_from_json, state_to_json
 from tests.oracle import aggregate as oracle
@@ -108,10 +109,11 @@ class Advance:
 
 @dataclass(frozen=True)
 class EpochEnd:
-    """State is saved, perhaps compacted, and taken up again on `shards` shards."""
+    """State is saved, perhaps compacted, and taken up again on `shards` shards, perhaps by another method."""
 
     shards: int
     compacted: bool = False
+    method: Method | None = None
 
 
 Event = Arrive | Advance | EpochEnd
@@ -280,7 +282,7 @@ class Run:
             for logic in self.logics:
                 self.take(logic.advance(0, event.bound))
         else:
-            self.restart(event.shards, event.compacted)
+            self.restart(event.shards, event.compacted, event.method)
 
     def _partials(self, rows: pa.RecordBatch) -> list[tuple[int, pa.RecordBatch]]:
         """What a host's own aggregation by pane gives: one batch for each lane, times are starts of panes."""
@@ -293,8 +295,8 @@ class Run:
             else []
         )
 
-    def restart(self, shards: int, compacted: bool = False) -> None:
-        """Save, seal the epoch, and go on with another number of shards."""
+    def restart(self, shards: int, compacted: bool = False, method: Method | None = None) -> None:
+        """Save, seal the epoch, and go on with another number of shards, or by another method if it can."""
         for logic in self.logics:
             self.take(logic.idle(Quiet(0)))
         states = [self._saved(logic, compacted) for logic in self.logics]
@@ -303,6 +305,8 @@ class Run:
         if shards != self.shards:
             states = [self._clipped(states, number, shards) for number in range(shards)]
         self.shards = shards
+        if method is not None and (takes_up(method, self.config.method) or not any(state.pages for state in states)):
+            self.config = replace(self.config, method=method)
         self.logics = [self._logic(state) for state in states]
         for logic in self.logics:
             self.take(logic.advance(0, self.bound))

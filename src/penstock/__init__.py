@@ -26,6 +26,7 @@ from penstock.core.errors import (
     PunctuationError,
     SqlError,
     StateError,
+    TableError,
     TimeError,
     WindowError,
 )
@@ -56,9 +57,11 @@ from penstock.operators.aggregate.spellings import (
     variance,
 )
 from penstock.operators.window_join import AhEwj, Ewj, Rpwj
+from penstock.storage.tables import PageTable, ParquetTable, SqlTable
 
 if TYPE_CHECKING:
     from penstock.spark.flow import SparkFlow as Flow
+    from penstock.spark.tables import write_page_table
 
 __version__ = "0.1.0"
 __all__ = [
@@ -72,11 +75,15 @@ __all__ = [
     "Flow",
     "FlowError",
     "LocalFlow",
+    "PageTable",
+    "ParquetTable",
     "PenstockError",
     "PunctuationError",
     "Rpwj",
     "SqlError",
+    "SqlTable",
     "StateError",
+    "TableError",
     "TimeError",
     "UserDefined",
     "WindowError",
@@ -113,13 +120,18 @@ __all__ = [
     "tumbling",
     "variance",
     "windows",
+    "write_page_table",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """`Flow` is loaded when first asked for, so that local flows need no Spark."""
+    """What needs Spark is loaded when first asked for, so that local flows need no Spark."""
     if name == "Flow":
         from penstock.spark.flow import SparkFlow
 
         return SparkFlow
+    if name == "write_page_table":
+        from penstock.spark.tables import write_page_table
+
+        return write_page_table
     raise AttributeError(f"module 'penstock' has no attribute {name!r}")

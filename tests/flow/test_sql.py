@@ -353,10 +353,78 @@ def test_any_name_will_do_for_a_stream():
     assert out.table().to_pylist() == [{"n": 4}]
 
 
-def test_shards_do_not_change_results():
+@pytest.mark.parametrize("number", ["1-1", "5-2", "5-3"])
+def test_shards_do_not_change_results(number):
     tables = {"packets": packets(1)}
-    one, many = (run(CATALOGUE["1-1"], tables, shards=shards)[1] for shards in (1, 3))
+    one, many = (run(CATALOGUE[number], tables, shards=shards)[1] for shards in (1, 3))
     assert multiset(one) == multiset(many)
+
+
+# Options
+
+
+COUNTS = "SELECT k, count(*) AS n FROM s [RANGE 10 WATTR t] GROUP BY k"
+
+
+def in_two_epochs() -> pk.LocalFlow:
+    flow = pk.LocalFlow()
+    flow.source([ROWS.slice(0, 2), ROWS.slice(2)], time="t", name="s")
+    return flow
+
+
+def test_results_of_open_windows_come_out_if_asked_for_and_say_so():
+    flow = in_two_epochs()
+    out = flow.sql(COUNTS + " HAVING n > 0", emit="update").to_memory()
+    flow.run()
+    assert out.table().column_names == ["k", "n", "emitted"]
+    mine = [(row["n"], row["emitted"]) for row in out.table().to_pylist() if row["k"] == "a"]
+    assert mine == [(1, "update"), (2, "update"), (2, "final")]
+
+
+@pytest.mark.parametrize("method", ["wid", "paned", "differential", "adapt"])
+def test_a_method_may_be_named(method):
+    flow = in_two_epochs()
+    out = flow.sql(COUNTS, method=method).to_memory()
+    report = flow.run().progress()
+    assert multiset(out.table()) == {("a", 2): 1, ("b", 1): 1, (None, 1): 1}
+    assert report.epochs[-1].operators["window0"].method == method
+
+
+def test_groups_by_the_times_of_a_join_may_have_a_method_too():
+    sql = "SELECT b.t, count(*) AS n FROM a [RANGE 9 WATTR t], b [RANGE 9 WATTR t] WHERE a.k = b.k GROUP BY b.t"
+    flow = flow_of("a", "b")
+    out = flow.sql(sql, method="wid").to_memory()
+    flow.run()
+    assert multiset(out.table()) == {(0, 2): 1, (4, 1): 1, (9, 2): 1}
+
+
+@pytest.mark.parametrize(
+    ("sql", "options", "message"),
+    [
+        ("SELECT * FROM s", {"emit": "update"}, r"emit='update' is about the aggregates of windows, but the query has"),
+        (
+            "SELECT * FROM s [RANGE 1 WATTR t], a [RANGE 1 WATTR t] WHERE s.k = a.k",
+            {"method": "wid"},
+            r"method='wid' is about .* has none\. Leave it out, or join with stream\.join\(…, method=…\)",
+        ),
+        (COUNTS, {"method": "quickly"}, r"method='quickly' is not one of auto, wid, paned"),
+        (COUNTS, {"emit": "soon"}, r"emit='soon' is not one of final, update"),
+        (
+            "SELECT k AS emitted, count(*) AS n FROM s [RANGE 10 WATTR t] GROUP BY k",
+            {"emit": "update"},
+            r"Two columns are called emitted\. Write AS and another name after one",
+        ),
+    ],
+)
+def test_options_are_refused_where_they_mean_nothing(sql, options, message):
+    with pytest.raises(ConfigError, match=message):
+        flow_of("s", "a").sql(sql, **options)
+
+
+def test_a_stream_cannot_be_called_as_an_option():
+    flow = flow_of("s")
+    with pytest.raises(ConfigError, match=r"emit= says how to aggregate, so no stream can be called that\. Choose"):
+        flow.sql("SELECT * FROM emit", emit=flow.sql("SELECT * FROM s"))
 
 
 # What is refused

@@ -409,6 +409,51 @@ def test_a_source_that_falls_silent_stops_holding_the_others_back():
     assert sorted(out.table().column("t").to_pylist()) == [0, 90]
 
 
+# Having
+
+
+def windowed(**asked):
+    flow, a = flow_of(table((1, 0), (1, 1), (2, 2)))
+    out = a.window(range=10).by("k").agg(n=pk.count(), **asked)
+    return flow, out
+
+
+def test_having_keeps_the_results_for_which_it_holds_as_where_does():
+    flow, some = windowed(having="n > 1 AND window_end = 10")
+    rows = some.to_memory()
+    flow.run()
+    assert rows.table().to_pylist() == [{"k": 1, "window_start": 0, "window_end": 10, "n": 2}]
+    flow, all_ = windowed()
+    same = all_.where("n > 1 AND window_end = 10").to_memory()
+    flow.run()
+    assert same.table() == rows.table()
+
+
+@pytest.mark.parametrize(
+    ("having", "message"),
+    [
+        (
+            "m > 1",
+            r"having='m > 1' is no condition on the results, which have k, window_start, window_end, n: .*'m > 1' can",
+        ),
+        ("n >", r"having='n >' is no condition on the results, .* is not a Spark SQL expression"),
+        (
+            3,
+            r"having=3 is no condition on the results, .* 3 is a int; in a local flow, write the expression as",
+        ),
+        (
+            pk.count(),
+            r"having=Count\(.*\) is an aggregate, but having= is a condition on the results, as having='n > 10'\. "
+            r"For a column called having, name it otherwise here and write \.select\(…, 'n AS having'\) after it",
+        ),
+        (pk.median("id"), r"having=.* is an aggregate, but having= is a condition"),
+    ],
+)
+def test_what_is_no_condition_on_the_results_is_refused_by_having(having, message):
+    with pytest.raises(ConfigError, match=message):
+        windowed(having=having)
+
+
 # Memory
 
 
@@ -519,3 +564,32 @@ def test_windows_that_slide_by_tuple_go_on_from_epoch_to_epoch():
     flow.run()
     ends = rows.table().sort_by("window_end").select(["window_end", "n"]).to_pylist()
     assert [(row["window_end"] - 1, row["n"]) for row in ends] == [(0, 1), (1, 2), (10, 3), (11, 4), (20, 3), (21, 4)]
+
+
+def many_panes(flow, epochs: int = 30, **more):
+    """Sums of whole numbers by 3,000 keys, windows of 40 panes, an epoch each."""
+    keys = list(range(3_000))
+    tables = [pa.table({"k": keys, "v": keys, "t": [n] * len(keys)}) for n in range(epochs)]
+    stream = flow.source(tables, time="t", name="ticks", progress=pk.ordered())
+    return (
+        stream.window(range=40, slide=1).by("k").agg(n=pk.count(), total=pk.sum("v"), name="sums", **more).to_memory()
+    )
+
+
+def test_windows_turn_to_differences_once_they_are_seen_to_pay_and_results_stay_the_same():
+    steered, named = pk.LocalFlow(), pk.LocalFlow()
+    out, expected = many_panes(steered), many_panes(named, method="paned")
+    query = steered.run()
+    named.run()
+    methods = [epoch.operators["sums"].method for epoch in query.progress().epochs]
+    assert (methods[0], methods[-1]) == ("paned", "differential")
+    assert methods == sorted(methods, reverse=True), "it changes once"
+    columns = ["k", "window_end", "n", "total"]
+    ours, theirs = (
+        sink.table().select(columns).sort_by([("window_end", "ascending"), ("k", "ascending")])
+        for sink in (out, expected)
+    )
+    assert ours.equals(theirs)
+    lines = [line.strip() for line in query.explain().splitlines()]
+    assert "method differential (windows slide by the panes that enter and leave)" in lines
+    assert [line.split()[0] for line in lines if "as much" in line] == ["paned", "wid", "adapt"]

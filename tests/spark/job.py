@@ -1,5 +1,5 @@
-"""A flow as a program of its own, for tests that kill it: a left join of two folders, and sliding windows
-over the left one, into Parquet, to its end.
+"""A flow as a program of its own, for tests that kill it: a left join of two folders, sliding windows over the left
+one, and its rows looked up in a table, into Parquet, to its end.
 
     python -m tests.spark.job FOLDER [--master URL] [--shards N] [--method NAME]
 
@@ -18,9 +18,11 @@ from pathlib import Path
 
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import penstock as pk
+from penstock.operators.lookup import Front, HybridJoin, MeshJoin, Stages
 from penstock.operators.window_join import AhEwj, Ewj, Rpwj
 from tests.spark.conftest import Feed
 from tests.streams import COLUMNS
@@ -31,6 +33,16 @@ METHODS = {
     "ah_ewj": AhEwj(memory=60, page=4, row=1, chunk=16, partitions=3, refresh=2),
     "rpwj": Rpwj(memory=60, page=4, row=1, partitions=3),
 }
+
+LOOKUPS = {
+    "oa": Stages(HybridJoin(slots=25), Front(slots=3, threshold=1)),
+    "ewj": Stages(MeshJoin(slots=25)),
+    "ah_ewj": "cinlj",
+    "rpwj": Stages(HybridJoin(slots=40)),
+}
+
+NAMES = pa.table({"k": [0, 0, 1, 2, 3, 5, 8, 99], "name": ["a", "A", "b", "c", "d", "f", "i", "z"]})
+"""Some keys of the stream, one of them twice."""
 
 
 def main(folder: Path, master: str, shards: int | None, method: str) -> None:
@@ -47,6 +59,8 @@ def main(folder: Path, master: str, shards: int | None, method: str) -> None:
     joined.to_parquet(str(folder / "out"))
     windows = left.window(range=50, slide=20).by("k").agg(n=pk.count(), most=pk.max("id"))
     windows.to_parquet(str(folder / "windows"))
+    names = left.lookup(spark.createDataFrame(NAMES), on="k", how="left", method=LOOKUPS[method])
+    names.to_parquet(str(folder / "names"))
     log = logging.getLogger("penstock")
     log.setLevel("INFO")
     log.addHandler(_Tell())

@@ -14,8 +14,10 @@ from typing import Any
 import duckdb
 import numpy as np
 
+from tests.oracle import lookup as lookups
 from tests.oracle import window_join as oracle
 from tests.spark.conftest import Feed
+from tests.spark.job import NAMES
 from tests.streams import COLUMNS, table
 
 ROOT = Path(__file__).parents[2]
@@ -54,6 +56,12 @@ class Streams:
         """The join of everything there is."""
         return oracle.window_join(*self._rows, near=oracle.band(-30, 30), how="left")
 
+    def expected_names(self) -> Counter[tuple]:
+        """The names of everything on the left: (id, name)."""
+        found = lookups.lookup(self._rows[0], NAMES.to_pylist(), ["k"], ["name"], "left")
+        places = {name: place for place, name in enumerate(self._rows[0][0])}
+        return Counter({(row[places["id"]], row[-1]): count for row, count in found.items()})
+
     def expected_windows(self) -> Counter[tuple]:
         """The windows of everything on the left: (key, end, count, largest id)."""
         held: dict[tuple[Any, int], list[int]] = {}
@@ -61,6 +69,11 @@ class Streams:
             for end in range(row["t"] // 20 * 20 + 20, row["t"] + 51, 20):
                 held.setdefault((row["k"], end), []).append(row["id"])
         return Counter((k, end, len(ids), max(ids)) for (k, end), ids in held.items())
+
+
+def names(folder: Path) -> Counter[tuple]:
+    """What was looked up, as (left id, name)."""
+    return Counter(duckdb.sql(f"SELECT id, name FROM '{folder}/names/epoch=*/*.parquet'").fetchall())
 
 
 def windows(folder: Path) -> Counter[tuple]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.spark.killing import Job, Streams, results, windows
+from tests.spark.killing import Job, Streams, names, results, windows
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -95,3 +95,4 @@ def test_an_executor_and_a_python_worker_are_killed_and_nothing_changes(cluster,
         job.kill()
     assert results(tmp_path) == streams.expected()
     assert windows(tmp_path) == streams.expected_windows()
+    assert names(tmp_path) == streams.expected_names()

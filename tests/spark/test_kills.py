@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.spark.killing import Job, Streams, results, windows
+from tests.spark.killing import Job, Streams, names, results, windows
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -35,3 +35,4 @@ def test_twenty_kills_of_the_driver_change_nothing(tmp_path):
     last.process.wait(60)
     assert results(tmp_path) == streams.expected()
     assert windows(tmp_path) == streams.expected_windows()
+    assert names(tmp_path) == streams.expected_names()

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as sf
 
 import penstock as pk
+from penstock.operators.aggregate.roles import takes_up
+from penstock.planner import AggregateChoice, pilot
 from penstock.spark import epoch as engine
 from tests.spark.conftest import Feed, multiset
 
@@ -67,6 +69,13 @@ class Case:
     cut: int
     shards: tuple[int, int]
     few: tuple[int, int]
+    methods: list[str]
+
+    def choose(self, slides, load, sizes, memory, subtracts, current, holds_state) -> AggregateChoice:
+        """Another method before each epoch, if it can take over."""
+        wanted = self.methods[(self.methods.index(current) + 1) % len(self.methods)] if current else self.methods[0]
+        able = current is None or not holds_state or takes_up(wanted, current)
+        return AggregateChoice(wanted if able else current, "the test wants it")
 
 
 @st.composite
@@ -86,6 +95,7 @@ def cases(draw: st.DrawFn) -> Case:
         cut=draw(st.integers(1, count - 1)),
         shards=(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
         few=(draw(st.sampled_from([0, 10**9])), draw(st.sampled_from([0, 10**9]))),
+        methods=draw(st.permutations(["paned", "wid", "adapt"])),
     )
 
 
@@ -96,18 +106,20 @@ def table(rows: list[dict[str, Any]]) -> pa.Table:
 def asked(flow: pk.LocalFlow, source: pk.LocalFlow, case: Case) -> tuple[Any, Any]:
     stream = flow.source(source, time="t", progress=pk.bounded_delay(case.delay))
     results = stream.window(WINDOWS[case.window]).by(*case.by).agg(**BOUNDED, **(HOLISTIC if case.holistic else {}))
-    return results.to_memory(), stream.late.to_memory()
+    return results.to_memory(), results.late.to_memory()
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 @given(case=cases())
 def test_f29_spark_gives_what_a_local_flow_gives_in_the_same_epochs_across_a_restart(spark, case: Case):
+    """Locally by panes; on Spark by another method in each epoch where windows slide."""
     local = pk.LocalFlow()
     expected, expected_late = asked(local, [table(epoch) for epoch in case.epochs], case)
     local.run()
     epochs: dict[int, pa.Table] = {}
     late: Counter[Any] = Counter()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pilot, "plan_window_aggregate", case.choose)
         feed = Feed(Path(folder) / "rows", COLUMNS)
         parts = case.epochs[: case.cut], case.epochs[case.cut :]
         for part, shards, few in zip(parts, case.shards, case.few, strict=True):
@@ -122,6 +134,58 @@ def test_f29_spark_gives_what_a_local_flow_gives_in_the_same_epochs_across_a_res
     assert late == multiset(expected_late.table())
     for number, rows in expected.sink.epochs.items():
         assert multiset(epochs[number]) == multiset(rows), f"epoch {number}"
+
+
+FAR = 2**63 - 2
+LATE = {
+    "ticks": (pa.int64(), [FAR, 7, -1, None, -FAR, FAR - 1], ["tumbling", "sliding", "sparse", "session"]),
+    "counts": (pa.int64(), [500, 7, -1, None], ["numbers", "landmark", "each row"]),
+    "small": (pa.int16(), [32767, 7, 32760, -32768], ["tumbling", "session"]),
+    "zoned": (pa.timestamp("us", "UTC"), [10**15, 7, -1, None], ["minutes", "visits"]),
+    "local": (pa.timestamp("us"), [10**15, 90_000_000, -1], ["minutes", "visits"]),
+    "days": (pa.date32(), [20_000, 0, 19_999, None], ["weeks"]),
+}
+MORE_WINDOWS = {
+    **WINDOWS,
+    "numbers": pk.rows(7, 3, order="t"),
+    "minutes": pk.sliding("5 min", "2 min", origin="30 s"),
+    "visits": pk.session("90 s"),
+    "weeks": pk.sliding("7 days", "2 days"),
+}
+
+
+def test_late_rows_say_which_windows_they_missed_as_in_process(spark, tmp_path):
+    """Also beyond the ends of the axis, where an edge is null and never an overflow."""
+
+    def asked(flow: Any, sources: dict[str, Any]) -> list[Any]:
+        outlets = []
+        for name, (_, _, windows) in LATE.items():
+            stream = flow.source(sources[name], time="t", progress=pk.ordered(), name=name)
+            outlets += [stream.window(MORE_WINDOWS[window]).agg(n=pk.count()).late.to_memory() for window in windows]
+        return outlets
+
+    def column(times: list[int | None], kind: pa.DataType) -> pa.Table:
+        width = pa.int32() if pa.types.is_date(kind) else pa.int64()
+        return pa.table({"t": pa.array(times, width).cast(kind)})
+
+    tables = {
+        name: [column(times[:1], kind), column([*times[1:-1], *range(10), times[-1]], kind)]
+        for name, (kind, times, _) in LATE.items()
+    }
+    local = pk.LocalFlow()
+    expected = asked(local, tables)
+    local.run()
+    feeds = {name: Feed(tmp_path / name, epochs[0].schema) for name, epochs in tables.items()}
+    for name, epochs in tables.items():
+        for rows in epochs:
+            feeds[name].add(rows)
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="64 MB")
+    found = asked(flow, {name: feed.stream(spark) for name, feed in feeds.items()})
+    flow.run()
+    for ours, theirs in zip(found, expected, strict=True):
+        assert theirs.table().num_rows > 3
+        assert ours.table().schema.types == theirs.table().schema.types
+        assert multiset(ours.table()) == multiset(theirs.table())
 
 
 START = datetime(2026, 1, 1)
@@ -188,6 +252,48 @@ def test_f30_results_equal_those_of_sparks_own_windows(spark, tmp_path, window, 
     assert multiset(ours) == multiset(theirs)
 
 
+@pytest.mark.parametrize("method", ["wid", "paned", "differential", "adapt"])
+def test_each_method_gives_the_same_on_spark(spark, tmp_path, method):
+    rng = np.random.default_rng(5)
+    rows = [{"k": "ab"[int(k)], "v": int(k), "x": 0.0, "t": t} for t, k in enumerate(rng.integers(0, 2, 60))]
+    counts = []
+    for flow, data in (
+        (pk.LocalFlow(), [table(rows[:30]), table(rows[30:])]),
+        (pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="64 MB"), None),
+    ):
+        if data is None:
+            feed = Feed(tmp_path / "rows", COLUMNS)
+            feed.add(table(rows[:30]))
+            feed.add(table(rows[30:]))
+            data = feed.stream(spark)
+        stream = flow.source(data, time="t", progress=pk.ordered())
+        counts.append(
+            stream.window(range=6, slide=2).by("k").agg(method=method, n=pk.count(), total=pk.sum("v")).to_memory()
+        )
+        flow.run()
+    assert counts[0].table().num_rows > 30
+    assert multiset(counts[0].table()) == multiset(counts[1].table())
+
+
+def test_the_method_that_auto_has_chosen_goes_on_after_a_restart(spark, tmp_path, monkeypatch):
+    wanted = iter(["paned", "wid", "wid", "wid"])
+    monkeypatch.setattr(
+        pilot, "plan_window_aggregate", lambda *given: AggregateChoice(next(wanted), f"{given[5]} ran before")
+    )
+    feed = Feed(tmp_path / "rows", COLUMNS)
+    said = []
+    for times in ([0, 4], [5, 7], [9, 21]):
+        feed.add(table([{"k": "a", "v": 1, "x": 0.0, "t": time} for time in times]))
+        flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="64 MB")
+        stream = flow.source(feed.stream(spark), time="t", progress=pk.ordered())
+        out = stream.window(range=6, slide=3).by("k").agg(n=pk.count()).to_memory()
+        query = flow.run(end=False)
+        said += [line.strip() for line in query.explain().splitlines() if "ran before" in line]
+    assert said == ["because None ran before", "because paned ran before", "because wid ran before"]
+    ends = {row["window_end"]: row["n"] for row in out.table().to_pylist()}
+    assert ends == {9: 3, 12: 2, 15: 1}
+
+
 @pytest.mark.parametrize("few", [0, 10**9])
 def test_a_window_leaves_in_the_epoch_whose_rows_complete_it(spark, tmp_path, monkeypatch, few):
     monkeypatch.setattr(engine, "_FEW", few)
@@ -196,10 +302,32 @@ def test_a_window_leaves_in_the_epoch_whose_rows_complete_it(spark, tmp_path, mo
         feed.add(table([{"k": "a", "v": 1, "x": 0.0, "t": time} for time in times]))
     flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="64 MB")
     stream = flow.source(feed.stream(spark), time="t", progress=pk.ordered())
-    out = stream.window(range=5).by("k").agg(n=pk.count()).to_memory()
+    out = stream.window(range=5).by("k").agg(n=pk.count(), having=sf.col("n") > 0).to_memory()
     flow.run(end=False)
     ends = {number: sorted(rows.column("window_end").to_pylist()) for number, rows in out.sink.epochs.items()}
     assert ends == {0: [], 1: [5], 2: [10]}
+
+
+def test_rows_are_numbered_as_they_arrive_whatever_groups_and_shards_they_are_in(spark, tmp_path):
+    epochs = [table([{"k": "abc"[t % 3], "v": t, "x": 0.0, "t": t} for t in range(n, n + 9)]) for n in (0, 9, 18)]
+
+    def asked(flow: Any, source: Any) -> Any:
+        stream = flow.source(source, time="t", progress=pk.bounded_delay(30))
+        return stream.window(pk.rows(6, 4)).by("k").agg(n=pk.count(), total=pk.sum("v"), all=pk.collect_list("v"))
+
+    local = pk.LocalFlow()
+    expected = asked(local, epochs).to_memory()
+    local.run()
+    feed = Feed(tmp_path / "rows", COLUMNS)
+    found = []
+    for part, shards in ((epochs[:1], 2), (epochs[1:], 3)):
+        for rows in part:
+            feed.add(rows)
+        flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="64 MB", shards=shards)
+        found.append(asked(flow, feed.stream(spark)).to_memory())
+        flow.run(end=feed.count == len(epochs))
+    assert expected.table().num_rows > 15
+    assert multiset(pa.concat_tables([out.table() for out in found])) == multiset(expected.table())
 
 
 def test_windows_over_the_results_of_a_join_and_of_windows(spark, tmp_path):

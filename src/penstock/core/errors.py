@@ -86,6 +86,34 @@ class StateError(PenstockError):
         )
 
 
+class TableError(StateError):
+    """A master table that cannot be read as asked for, is not what was written, or was written by somebody else."""
+
+    @classmethod
+    def missing(cls, path: str) -> Self:
+        """A file of the table is gone."""
+        return cls(
+            f"Table file {path} is missing, so rows of the table are. If its version was vacuumed, open a newer one; "
+            f"otherwise restore the file from a backup of the table, or build the table anew."
+        )
+
+    @classmethod
+    def corrupt(cls, path: str, why: str) -> Self:
+        """A file of the table holds something else than what was written."""
+        return cls(
+            f"Table file {path} is not what was written: {why}. Nothing was read from it. "
+            f"Restore the file from a backup of the table, or build the table anew."
+        )
+
+    @classmethod
+    def conflict(cls, uri: str, expected: str, found: str) -> Self:
+        """Two writers began with the same version, and the other one was first."""
+        return cls(
+            f"Table {uri} was at version {expected} when this change began and is at {found} now: somebody else wrote "
+            f"it meanwhile, and nothing of this change was kept. Read the table again and repeat the change."
+        )
+
+
 class CheckpointError(PenstockError):
     """A checkpoint that belongs to another flow, another version, or an ended one; it is left untouched."""
 

@@ -123,6 +123,14 @@ class TableSource(Protocol):
         ...
 
 
+def layout_of(table: MasterTable) -> str:
+    """Changes whenever a key may have moved to a partition with another number.
+
+    That is with every version, unless the table has a `layout` that tells it more exactly.
+    """
+    return str(getattr(table, "layout", table.version))
+
+
 def master_schema(columns: pa.Schema) -> pa.Schema:
     """The columns of batches of master rows.
 

@@ -21,6 +21,10 @@ class Meter(Protocol):
         """So many partials of windows are updated, so many panes are read, so many of their partials."""
         ...
 
+    def lift(self, rows: int, partials: int) -> None:
+        """So many rows became so many partials of panes and groups."""
+        ...
+
 
 @dataclass(slots=True)
 class Tally:
@@ -38,6 +42,8 @@ class Tally:
     updates: int = 0
     panes: int = 0
     partials: int = 0
+    rows_lifted: int = 0
+    lifted: int = 0
 
     def compute(self, comparisons: int = 0, chain_nodes: int = 0) -> None:
         """Add them up."""
@@ -53,3 +59,8 @@ class Tally:
         self.updates += updates
         self.panes += panes
         self.partials += partials
+
+    def lift(self, rows: int, partials: int) -> None:
+        """Add them up."""
+        self.rows_lifted += rows
+        self.lifted += partials

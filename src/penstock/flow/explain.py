@@ -8,6 +8,7 @@ from penstock.core.budget import show_bytes
 from penstock.flow.graph import (
     AggregateNode,
     JoinNode,
+    LookupNode,
     Node,
     OperatorNode,
     SelectNode,
@@ -19,13 +20,14 @@ from penstock.flow.graph import (
 from penstock.flow.report import Report
 from penstock.flow.sinks import Sink
 from penstock.operators.window_join import Baseline, MethodName, method_name
-from penstock.planner import Choice, describe, explain_choice
+from penstock.planner import AggregateChoice, Choice, describe, explain_choice
 from penstock.planner.window_aggregate import explain_aggregate
 
+Choices = Mapping[str, Choice | AggregateChoice]
+"""What was chosen for the operators whose method was left open, by their names."""
 
-def explain(
-    sinks: Sequence[Sink], report: Report, choices: Mapping[str, Choice], memory: int, slots: int, host: str
-) -> str:
+
+def explain(sinks: Sequence[Sink], report: Report, choices: Choices, memory: int, slots: int, host: str) -> str:
     """The plan of a flow as text, sinks first, each indented under what it feeds."""
     share = memory // slots
     lines = [f"{host}: {show_bytes(memory)} for all operators, {slots} tasks at a time, {show_bytes(share)} each"]
@@ -39,18 +41,25 @@ def explain(
     return "\n".join(lines)
 
 
-def _tree(node: Node, report: Report, choices: Mapping[str, Choice], indent: int) -> list[str]:
+def _tree(node: Node, report: Report, choices: Choices, indent: int) -> list[str]:
     lines = ["  " * indent + line for line in _describe(node, report, choices)]
     for part in node.inputs:
         lines += _tree(part, report, choices, indent + 1)
     return lines
 
 
-def _describe(node: Node, report: Report, choices: Mapping[str, Choice]) -> list[str]:
+def _describe(node: Node, report: Report, choices: Choices) -> list[str]:
     if isinstance(node, JoinNode):
-        return [*_describe_join(node, choices.get(node.name)), *_measured(node, report)]
+        choice = choices.get(node.name)
+        return [*_describe_join(node, choice if isinstance(choice, Choice) else None), *_measured(node, report)]
     if isinstance(node, AggregateNode):
-        return [*_describe_aggregate(node, report), *_measured(node, report)]
+        chosen = choices.get(node.name)
+        return [
+            *_describe_aggregate(node, chosen if isinstance(chosen, AggregateChoice) else None),
+            *_measured(node, report),
+        ]
+    if isinstance(node, LookupNode):
+        return [*_describe_lookup(node), *_measured(node, report), *_counted(node, report)]
     if isinstance(node, SourceNode):
         return [_describe_source(node, report)]
     if isinstance(node, SelectNode):
@@ -70,20 +79,34 @@ def _describe_join(node: JoinNode, choice: Choice | None) -> list[str]:
     return [*lines, f"  pairs only where {node.where} (native)"] if node.where else lines
 
 
-def _describe_aggregate(node: AggregateNode, report: Report) -> list[str]:
+def _describe_lookup(node: LookupNode) -> list[str]:
+    config = node.config
+    on = ", ".join(ours if ours == theirs else f"{ours} = {theirs}" for ours, theirs in config.on)
+    return [
+        f"{node.name}: {config.how} lookup on {on} in {config.table}, {node.freshness}",
+        f"  method {node.method(config)}",
+    ]
+
+
+def _counted(node: LookupNode, report: Report) -> list[str]:
+    """Hits and misses over all epochs that are known, and who waits now."""
+    epochs = [epoch.operators[node.name].counts for epoch in report.epochs if node.name in epoch.operators]
+    if not epochs:
+        return []
+    hits, misses, reads = (sum(counts.get(name, 0) for counts in epochs) for name in ("hits", "misses", "reads"))
+    share = f"{100 * hits / (hits + misses):.1f} % of the rows" if hits + misses else "no rows"
+    return [
+        f"  cache: {epochs[-1].get('cached', 0):,} rows of the table answered for {share}; the table was read "
+        f"{reads:,} times; {epochs[-1].get('waiting', 0):,} rows wait"
+    ]
+
+
+def _describe_aggregate(node: AggregateNode, choice: AggregateChoice | None) -> list[str]:
     config = node.config
     by = f" by {', '.join(config.by)}" if config.by else ""
     asked = ", ".join(f"{name} = {function}" for name, function in config.aggregates)
-    lines = explain_aggregate(config, _rows_per_partial(node, report))
+    lines = explain_aggregate(config, choice)
     return [f"{node.name}: {config.window}{by}: {asked}", *(f"  {line}" for line in lines)]
-
-
-def _rows_per_partial(node: AggregateNode, report: Report) -> float | None:
-    """How many rows Spark made one partial of; None where rows come to the operator as they are."""
-    took = sum(epoch.operators[node.name].rows_in for epoch in report.epochs if node.name in epoch.operators)
-    sources = {source.name for source in sources_of(node)}
-    rows = sum(count for epoch in report.epochs for name, count in epoch.rows_in.items() if name in sources)
-    return rows / took if took and rows > took else None
 
 
 def _chosen(choice: Choice | None, method: MethodName | Baseline) -> tuple[str, ...]:

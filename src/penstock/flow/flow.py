@@ -10,14 +10,17 @@ import pyarrow as pa
 
 from penstock.core.budget import parse_bytes
 from penstock.core.errors import ConfigError, FlowError
+from penstock.core.master import TableSource
 from penstock.core.progress import NoPromise, Policy, Punctuated
 from penstock.core.rows import RESERVED
 from penstock.core.time import time_unit
-from penstock.flow.graph import JoinNode, Node, SourceNode, sources_of
+from penstock.flow.graph import Freshness, JoinNode, Node, SourceNode, sources_of
 from penstock.flow.report import Report
 from penstock.flow.sinks import ParquetSink, Sink
 from penstock.flow.sql import build
 from penstock.flow.stream import Stream
+from penstock.operators.aggregate.config import Emit
+from penstock.operators.aggregate.config import Method as AggregateMethod
 
 
 class Query(Protocol):
@@ -79,11 +82,14 @@ class Flow(abc.ABC):
         self._sources.append(node)
         return Stream(self, node)
 
-    def sql(self, query: str, /, **streams: Stream) -> Stream:
+    def sql(
+        self, query: str, /, *, emit: Emit | None = None, method: AggregateMethod | None = None, **streams: Stream
+    ) -> Stream:
         """The results of a query in SQL: Spark's, with windows in brackets after an aggregate or a stream in FROM.
 
         FROM names the flow's sources, and `streams`, which are any streams of this flow by the names given here. A
-        query is WHERE, GROUP BY, HAVING, UNION ALL of streams, and a join of two of them.
+        query is WHERE, GROUP BY, HAVING, UNION ALL of streams, and a join of two of them. `emit` and `method` are those
+        of `Windowed.agg`, for the query's aggregates; unless all results are final, `emitted` is their last column.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -98,10 +104,16 @@ class Flow(abc.ABC):
         >>> rows.table().to_pylist()
         [{'ip': 'a', 'window_end': 10, 'n': 2}]
         """
+        options = {name: value for name, value in (("emit", emit), ("method", method)) if value is not None}
+        for name, value in options.items():
+            if isinstance(value, Stream):
+                raise ConfigError(
+                    f"{name}= says how to aggregate, so no stream can be called that. Choose another name."
+                )
         for name, stream in streams.items():
             if not isinstance(stream, Stream) or stream._flow is not self:
                 raise ConfigError(f"{name}={stream!r} is not a stream of this flow. Give one that flow.source(…) made.")
-        return build(query, {node.name: Stream(self, node) for node in self._sources} | streams)
+        return build(query, {node.name: Stream(self, node) for node in self._sources} | streams, options)
 
     @abc.abstractmethod
     def start(self, trigger: str | None = None) -> Query:
@@ -126,6 +138,10 @@ class Flow(abc.ABC):
     @abc.abstractmethod
     def _check_pairs(self, node: JoinNode, condition: str) -> None:
         """Raise unless `condition` can be asked of the pairs of a join."""
+
+    @abc.abstractmethod
+    def _master_table(self, table: Any, keys: tuple[str, ...], freshness: Freshness) -> TableSource:
+        """Where the rows of a master table are, to be looked up by `keys`."""
 
     def _add(self, sink: Sink) -> None:
         if isinstance(sink, ParquetSink):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -14,7 +14,11 @@ from penstock.core.rows import RowType
 from penstock.core.time import Time
 from penstock.core.within import LEFT, RIGHT
 from penstock.operators.aggregate.config import WindowAggregate
+from penstock.operators.lookup import LookupJoin, lookup_method_name
 from penstock.operators.window_join import WindowJoin, method_name
+
+Freshness = Literal["snapshot", "latest"]
+"""Which version of a master table rows see: that of the flow's first start, or in each epoch the newest."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -136,6 +140,13 @@ class JoinNode(OperatorNode):
         return (self.left, self.right)
 
     @property
+    def clock_port(self) -> int | None:
+        """The port whose rows give the results their event time; None if both do."""
+        if len(self.clock) != 1:
+            return None
+        return next(column.port for column in self.config.columns(self.types) if column.name == self.clock[0])
+
+    @property
     def sides(self) -> tuple[dict[str, str], dict[str, str]]:
         """What `where` may call each side's columns, and the columns of the results they are."""
         shown = {(c.port, c.column): c.name for c in self.config.columns(self.types)}
@@ -144,15 +155,64 @@ class JoinNode(OperatorNode):
         return both[0], both[1]
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LookupNode(OperatorNode):
+    """A stream whose rows were looked up in a master table. The event time of a result is its stream row's."""
+
+    input: Node
+    config: LookupJoin
+    types: tuple[RowType]
+    freshness: Freshness = "snapshot"
+    memory: int | None = None
+    """What of the flow's memory the lookup may take; all that there is if not given."""
+
+    def method(self, config: LookupJoin) -> str:
+        """The name of the method that runs."""
+        return lookup_method_name(config.method)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """One: the table is no stream."""
+        return (self.input,)
+
+
+MISSED = ("missed_from", "missed_until")
+"""Columns of late rows beside a window aggregation: where the first window that they missed starts, the last ends."""
+
+
 def late_columns(node: Node) -> pa.Schema:
-    """The columns of a stream's late rows: those of all its sources, then which one it was and why.
+    """The columns of a stream's late rows: those of all its sources, which one it was, why, and the windows missed.
 
     Where two sources give a name different types, the late rows have it as text.
     """
     kinds: dict[str, pa.DataType] = {}
     for field in (field for source in sources_of(node) for field in source.columns):
         kinds[field.name] = field.type if kinds.get(field.name, field.type) == field.type else pa.string()
-    return pa.schema([*kinds.items(), ("late_source", pa.string()), ("late_reason", pa.string())])
+    ours = [("late_source", pa.string()), ("late_reason", pa.string())]
+    windows = windows_of(node)
+    if windows is not None:
+        ours += [(name, windows.columns.field(windows.config.start).type) for name in MISSED]
+    return pa.schema([*kinds.items(), *ours])
+
+
+def windows_of(node: Node) -> AggregateNode | None:
+    """The aggregation whose results a stream has, all or some of them, if it is one alone."""
+    while isinstance(node, SelectNode | WhereNode):
+        node = node.input
+    return node if isinstance(node, AggregateNode) else None
+
+
+def keeps_time(node: Node, source: SourceNode) -> bool:
+    """Whether each row that `source` gives a stream has its own time there, on whatever way it comes.
+
+    It has not behind windows, where the time is the window's, nor behind a join that goes by the other row's.
+    """
+    if isinstance(node, AggregateNode):
+        return False
+    parts = [(port, part) for port, part in enumerate(node.inputs) if source in sources_of(part)]
+    if isinstance(node, JoinNode) and any(port != node.clock_port for port, _ in parts):
+        return False
+    return all(keeps_time(part, source) for _, part in parts)
 
 
 def sources_of(*nodes: Node) -> list[SourceNode]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from penstock.core.budget import show_bytes
@@ -31,6 +32,8 @@ class OperatorReport:
     bytes_read: int = 0
     """Bytes of the pages that it looked at."""
     bytes_written: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """What else it counts: a lookup its hits, misses, reads of the table, rows that wait."""
 
     @property
     def seconds(self) -> float:
@@ -132,3 +135,25 @@ class Report:
             f"{self.rows_per_second:,.0f} rows/s"
         )
         return head if not self.epochs else f"{head}\nlast: {self.epochs[-1]}"
+
+
+def counts_of(logic: object) -> dict[str, int]:
+    """What a shard of an operator counts of its own; most count nothing.
+
+    >>> counts_of(object())
+    {}
+    """
+    counts: dict[str, int] = logic.counts() if hasattr(logic, "counts") else {}
+    return counts
+
+
+def added_up(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The counts of all the shards of an operator.
+
+    >>> added_up([{"hits": 2, "reads": 0}, {"hits": 3, "reads": 0}])
+    {'hits': 5, 'reads': 0}
+    """
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)
+    return dict(total)

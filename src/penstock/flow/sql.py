@@ -7,8 +7,9 @@ FROM names streams; WHERE is `Stream.where` on them, or on pairs; a window claus
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from penstock.core.durations import Duration, TimeUnit
 from penstock.core.errors import ConfigError, SqlError
@@ -17,7 +18,7 @@ from penstock.core.within import LEFT, RIGHT
 from penstock.flow.graph import JoinNode
 from penstock.flow.stream import Stream
 from penstock.operators.aggregate import spellings
-from penstock.operators.aggregate.config import AnyFunction
+from penstock.operators.aggregate.config import EMITTED, AnyFunction
 from penstock.operators.window_join import JoinTime
 from penstock.sql import Call, Column, Query, Source, parse
 
@@ -27,11 +28,20 @@ _STEPS: Mapping[TimeUnit, str | int] = {"microseconds": "1 us", "days": "1 day",
 _QUOTED = re.compile(r"'([^']+)'")
 
 
-def build(sql: str, streams: Mapping[str, Stream]) -> Stream:
-    """The stream of a query's results; what the streams cannot do is refused where the query asks for it."""
-    query = parse(sql)
+def build(sql: str, streams: Mapping[str, Stream], options: Mapping[str, Any] | None = None) -> Stream:
+    """The stream of a query's results; what the streams cannot do is refused where the query asks for it.
+
+    `options` are for the aggregation of the query: `emit` and `method`.
+    """
+    query, asked = parse(sql), dict(options or {})
+    if asked and not query.aggregates:
+        raise ConfigError(
+            f"{' and '.join(f'{name}={value!r}' for name, value in asked.items())} is about the aggregates of windows, "
+            f"but the query has none. Leave it out"
+            + (", or join with stream.join(…, method=…)." if query.join is not None and "method" in asked else ".")
+        )
     try:
-        return _Building(sql, query, streams).results()
+        return _Building(sql, query, streams, asked).results()
     except SqlError:
         raise
     except ConfigError as error:
@@ -58,15 +68,18 @@ def function_of(call: Call) -> AnyFunction:
 class _Building:
     """A query over streams, part by part."""
 
-    def __init__(self, sql: str, query: Query, streams: Mapping[str, Stream]) -> None:
+    def __init__(self, sql: str, query: Query, streams: Mapping[str, Stream], options: Mapping[str, Any]) -> None:
         self._sql = sql
         self._query = query
         self._streams = streams
+        self._options = options
+        # Of results that may come more than once it must be seen which are final.
+        self._marks = (EMITTED,) if options.get("emit", "final") != "final" else ()
 
     def results(self) -> Stream:
         """All of it."""
         query = self._query
-        _check_names(self._sql, query)
+        _check_names(self._sql, query, self._marks)
         named: Callable[[str], str] = _as_written
         if query.join is None:
             rows = self._source(query.sources[0])
@@ -80,7 +93,7 @@ class _Building:
             rows = self._aggregated(rows, named)
         if query.having is not None:
             rows = rows.where(named(query.having))
-        return _selected(rows, query, named)
+        return _selected(rows, query, named, self._marks)
 
     def _source(self, source: Source) -> Stream:
         """One stream, or several united."""
@@ -148,7 +161,7 @@ class _Building:
         step = Duration.of(_STEPS[rows._node.unit])
         window = query.window if query.window is not None else Sliding(step, step)
         windowed = rows.window(window).by(*map(named, query.groups))
-        return windowed._aggregated({call.name: function_of(call) for call in calls})
+        return windowed._aggregated({call.name: function_of(call) for call in calls}, **self._options)
 
 
 def _computed(rows: Stream, calls: list[Call]) -> tuple[Stream, list[Call]]:
@@ -166,8 +179,8 @@ def _computed(rows: Stream, calls: list[Call]) -> tuple[Stream, list[Call]]:
     return wide, [replace(call, column=names.get(call.column or "", call.column)) for call in calls]
 
 
-def _selected(rows: Stream, query: Query, named: Callable[[str], str]) -> Stream:
-    shown = [_shown(item, named) for item in query.select]
+def _selected(rows: Stream, query: Query, named: Callable[[str], str], marks: Sequence[str]) -> Stream:
+    shown = [*(_shown(item, named) for item in query.select), *marks]
     return rows if shown == ["*"] else rows.select(*shown)
 
 
@@ -197,8 +210,8 @@ def _unqualified(query: Query, joined: Stream) -> Callable[[str], str]:
     return lambda expression: qualified.sub(column, expression)
 
 
-def _check_names(sql: str, query: Query) -> None:
-    names = [item.name for item in query.select]
+def _check_names(sql: str, query: Query, marks: Sequence[str]) -> None:
+    names = [*(item.name for item in query.select), *marks]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise _at_first_of(sql, [twice], f"Two columns are called {twice}. Write AS and another name after one.")

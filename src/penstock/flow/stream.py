@@ -4,20 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
 
-from penstock.core.durations import DurationLike
+from penstock.core.budget import parse_bytes
+from penstock.core.durations import Duration, DurationLike
 from penstock.core.errors import ConfigError
 from penstock.core.rows import RowType
 from penstock.core.windows import SlideByTuple, Window, sliding
 from penstock.core.within import LEFT, RIGHT, Band, Tumbling
-from penstock.flow.graph import AggregateNode, JoinNode, Node, SelectNode, UnionNode, WhereNode, late_columns
+from penstock.flow.graph import (
+    AggregateNode,
+    Freshness,
+    JoinNode,
+    LookupNode,
+    Node,
+    SelectNode,
+    UnionNode,
+    WhereNode,
+    late_columns,
+)
 from penstock.flow.keys import common_key
 from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
 from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, WindowAggregate
 from penstock.operators.aggregate.config import Method as AggregateMethod
+from penstock.operators.lookup import LookupJoin, LookupMethod
+from penstock.operators.lookup.config import LookupHow, in_order_of
 from penstock.operators.window_join import JoinTime, WindowJoin
 from penstock.operators.window_join.config import default_time, read_how, read_on
 from penstock.operators.window_join.methods import Method, read_method
@@ -134,8 +147,19 @@ class Stream(Outlets):
     def late(self) -> Outlets:
         """The rows, of every source this stream is made from, that came below their source's bound.
 
-        They have their source's columns and two more: `late_source`, and `late_reason`: ``late`` or ``no-time``.
+        They have their source's columns and two more: `late_source`, and `late_reason`: ``late`` or ``no-time``. Those
+        of a window aggregation also have `missed_from` and `missed_until`: where the first window that the row would
+        have been in starts, and where the last one ends. Both are null if its time does not tell: see docs/windows.md.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> rows = flow.source([pa.table({"t": [20]}), pa.table({"t": [7]})], time="t", progress=pk.ordered(), name="s")
+        >>> late = rows.window(range=10, slide=5).agg(n=pk.count()).late.to_memory()
+        >>> _ = flow.run()
+        >>> late.table().to_pylist()
+        [{'t': 7, 'late_source': 's', 'late_reason': 'late', 'missed_from': 0, 'missed_until': 15}]
         """
+        _check_late(self._node)
         return Outlets(self._flow, self._node, "late")
 
     def select(self, *expressions: Any) -> Stream:
@@ -260,6 +284,62 @@ class Stream(Outlets):
             self._flow._check_pairs(node, where)
         return self._made(node)
 
+    def lookup(
+        self,
+        table: Any,
+        on: str | Sequence[str] | Mapping[str, str],
+        how: LookupHow = "inner",
+        freshness: Freshness = "snapshot",
+        memory: str | int | None = None,
+        max_age: DurationLike | None = None,
+        method: LookupMethod = "auto",
+        suffix: str = "_right",
+        name: str | None = None,
+    ) -> Stream:
+        """Join each row with the rows of a master table that have its key; the table may be larger than memory.
+
+        `table`: a master table (`pk.PageTable`, `pk.ParquetTable`, `pk.SqlTable`), a folder of Parquet files, an
+        Arrow table, or on Spark any batch DataFrame. `how`: inner, or left to keep rows that find nothing.
+        `freshness`: the table as it was when the flow first started (``"snapshot"``), or as it is in each epoch
+        (``"latest"``). `memory`: how much of the flow's memory to use. `max_age`: how long, in event time, a row may
+        wait for others that need the same part of the table.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> orders = flow.source(pa.table({"customer": [7, 8], "t": [1, 2]}), time="t")
+        >>> customers = pa.table({"customer": [7], "name": ["Ada"]})
+        >>> rows = orders.lookup(customers, on="customer", how="left").to_memory()
+        >>> _ = flow.run()
+        >>> rows.table().sort_by("t").to_pylist()
+        [{'customer': 7, 't': 1, 'name': 'Ada'}, {'customer': 8, 't': 2, 'name': None}]
+        """
+        keys, node = read_on(on), self._node
+        for ours, _ in keys:
+            if ours not in node.columns.names:
+                raise ConfigError.unknown_column("on", ours, node.columns.names)
+        if freshness not in get_args(Freshness):
+            raise ConfigError(f"freshness={freshness!r} is not one of {', '.join(get_args(Freshness))}.")
+        called = self._flow._operator_name(name, "lookup")
+        source = self._flow._master_table(table, tuple(theirs for _, theirs in keys), freshness)
+        keys = in_order_of(source.keys, keys)
+        types = (RowType(_as_keys(node.columns, keys, source.columns), tuple(ours for ours, _ in keys), node.time),)
+        age = None if max_age is None else Duration.of(max_age, "max_age")
+        config = LookupJoin(source, keys, how, method, suffix, age, node.unit)
+        made = LookupNode(
+            columns=config.output(types),
+            time=node.time,
+            unit=node.unit,
+            timed=node.timed and node.time is not None,
+            clock=() if node.time is None else (node.time,),
+            name=called,
+            input=node,
+            config=config,
+            types=types,
+            freshness=freshness,
+            memory=None if memory is None else parse_bytes(memory),
+        )
+        return self._made(made)
+
     def window(
         self,
         window: Window | None = None,
@@ -307,14 +387,31 @@ class Windowed:
         name: str | None = None,
         start: str = "window_start",
         end: str = "window_end",
+        having: Any = None,
         **aggregates: AnyFunction,
     ) -> Stream:
         """Aggregate the rows of each window and group: a result per window and group that has a row.
 
         Columns: those of `by`, `window_start`, `window_end` (exclusive), and the aggregates under their names. The
-        results leave once their window is complete; ``.where(…)`` on them is SQL's HAVING.
+        results leave once their window is complete. `having` keeps those for which a Spark SQL condition on these
+        columns holds, as ``.where(…)`` on the results does.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> sales = flow.source(pa.table({"shop": ["a", "b", "a"], "t": [0, 4, 9]}), time="t")
+        >>> rows = sales.window(range=10).by("shop").agg(n=pk.count(), having="n > 1").to_memory()
+        >>> _ = flow.run()
+        >>> rows.table().to_pylist()
+        [{'shop': 'a', 'window_start': 0, 'window_end': 10, 'n': 2}]
         """
-        return self._aggregated(aggregates, emit, method, name, start, end)
+        # Asked of the type: a column of Spark's has every attribute that one asks it for.
+        if hasattr(type(having), "result"):
+            raise ConfigError(
+                f"having={having!r} is an aggregate, but having= is a condition on the results, as having='n > 10'. "
+                f"For a column called having, name it otherwise here and write .select(…, 'n AS having') after it."
+            )
+        results = self._aggregated(aggregates, emit, method, name, start, end)
+        return results if having is None else _having(results, having)
 
     def _aggregated(
         self,
@@ -348,6 +445,16 @@ class Windowed:
             types=types,
         )
         return Stream(stream._flow, made)
+
+
+def _having(results: Stream, condition: Any) -> Stream:
+    try:
+        return results.where(condition)
+    except ConfigError as error:
+        columns = ", ".join(results.columns.names)
+        raise ConfigError(
+            f"having={condition!r} is no condition on the results, which have {columns}: {error}"
+        ) from error
 
 
 def _needed(node: Node, config: WindowAggregate) -> pa.Schema:
@@ -435,6 +542,30 @@ def _row_types(left: Node, right: Node, keys: tuple[tuple[str, str], ...]) -> tu
         RowType(columns[LEFT], tuple(ours for ours, _ in keys), left.time),
         RowType(columns[RIGHT], tuple(theirs for _, theirs in keys), right.time),
     )
+
+
+def _as_keys(columns: pa.Schema, keys: tuple[tuple[str, str], ...], table: pa.Schema) -> pa.Schema:
+    """A stream's columns with keys of the types that the table has."""
+    for ours, theirs in keys:
+        kind = common_key(columns.field(ours), table.field(theirs))
+        if kind != table.field(theirs).type:
+            raise ConfigError(
+                f"on={ours!r} is {columns.field(ours).type}, but the table's key {theirs!r} is "
+                f"{table.field(theirs).type}, and some of the stream's keys do not fit that. "
+                f"Cast one of them: .select('*', 'CAST({ours} AS …) AS …')."
+            )
+        place = columns.get_field_index(ours)
+        columns = columns.set(place, columns.field(place).with_type(kind))
+    return columns
+
+
+def _check_late(node: Node) -> None:
+    names = late_columns(node).names
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(
+            f"A source has a column {twice!r}, which is what .late calls one of its own. Rename it in the source."
+        )
 
 
 def _passes(column: str | None, expressions: Sequence[Any]) -> bool:

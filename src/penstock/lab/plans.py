@@ -33,6 +33,7 @@ from penstock.flow.sql import function_of
 from penstock.kernels.hashing import hash_keys
 from penstock.operators.aggregate.config import WindowAggregate
 from penstock.operators.aggregate.methods import Buffering
+from penstock.operators.aggregate.roles import port_of
 from penstock.operators.progress import BSort, Meld, Merge
 from penstock.operators.window_join import JoinTime, WindowJoin
 from penstock.sql import Query, Source, parse
@@ -294,7 +295,7 @@ def _rows(page: Page, store: PageStore) -> int:
 
 def _groups(pages: Iterable[Page], store: PageStore) -> int:
     """How many windows and groups there are in pages of partials, each once, however many pages have a part of it."""
-    batches = [(page, read_page(store, page)) for page in pages if page.port == 0]
+    batches = [(page, read_page(store, page)) for page in pages if page.port in (port_of("panes"), port_of("windows"))]
     if not batches:
         return 0
     numbers = np.concatenate([times_of(rows) for _, rows in batches])

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from penstock.core.budget import Budget
 from penstock.core.errors import ConfigError, FlowError
+from penstock.core.master import TableSource
 from penstock.core.meter import Tally
 from penstock.core.operator import Logic, Quiet, State
 from penstock.core.progress import Policy, Seen, Track, follow, wake
@@ -25,29 +26,37 @@ from penstock.core.time import TIME_MAX, TIME_MIN, Time, as_times, show_time
 from penstock.flow.explain import explain
 from penstock.flow.flow import Flow
 from penstock.flow.graph import (
+    MISSED,
     AggregateNode,
+    Freshness,
     JoinNode,
+    LookupNode,
     Node,
     OperatorNode,
     SelectNode,
     SourceNode,
     UnionNode,
     WhereNode,
+    keeps_time,
     late_columns,
     sources_of,
     walk,
+    windows_of,
 )
-from penstock.flow.report import EpochReport, OperatorReport, Report
+from penstock.flow.report import EpochReport, OperatorReport, Report, added_up, counts_of
 from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink, operators_needed
 from penstock.flow.stream import Stream
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import shard_of
 from penstock.local import sql
-from penstock.planner import Pilot
+from penstock.operators.aggregate.missed import missed
+from penstock.operators.lookup import LookupJoin
+from penstock.planner import AggregatePilot, Pilot, is_planned
 from penstock.planner.machine import here
 from penstock.storage.compaction import compact
 from penstock.storage.files import FilePages
 from penstock.storage.memory import MemoryPages
+from penstock.storage.tables.reading import read_table, settled
 
 _SMALLEST_SHARE = 1_000
 """Bytes a shard needs at least: a few rows of arrivals and one of output."""
@@ -144,6 +153,9 @@ class LocalFlow(Flow):
     def _check_pairs(self, node: JoinNode, condition: str) -> None:
         sql.where_pairs(node.columns.empty_table(), condition, node.sides)
 
+    def _master_table(self, table: Any, keys: tuple[str, ...], freshness: Freshness) -> TableSource:
+        return read_table(table, keys)
+
 
 class LocalQuery:
     """A local flow at work, or done."""
@@ -162,11 +174,15 @@ class LocalQuery:
         }
         operators = list(self._states)
         self._ports: dict[OperatorNode, tuple[Time, ...]] = {node: (TIME_MIN,) * len(node.inputs) for node in operators}
-        self._pilots: dict[OperatorNode, Pilot] = {
-            node: Pilot(node.config, _feeds(node, operators), flow.memory, flow.shards, here())
-            for node in operators
-            if isinstance(node, JoinNode) and node.config.method == "auto"
-        }
+        self._pilots: dict[OperatorNode, Pilot | AggregatePilot] = {}
+        for node in operators:
+            if isinstance(node, JoinNode) and node.config.method == "auto":
+                feeds = _feeds(node, operators)
+                self._pilots[node] = Pilot(node.config, feeds, flow.memory, flow.shards, here())
+            elif isinstance(node, AggregateNode) and is_planned(node.config):
+                self._pilots[node] = AggregatePilot(node.config, node.types, flow.memory, flow.shards)
+        self._tables: dict[str, TableSource] = {}
+        self._versions: dict[str, str] = {}
         self._ended = False
 
     def stop(self) -> None:
@@ -199,6 +215,15 @@ class LocalQuery:
         self._states |= epoch.states
         self._ended = end
         self._report = self._report.after(epoch.report(self._report.totals.epochs, clock.perf_counter() - begun))
+
+    def _looking_up(self, node: LookupNode) -> LookupJoin:
+        """A lookup against the version of its table that this epoch sees."""
+        if node.name not in self._tables:
+            self._tables[node.name] = settled(node.config.table, node.freshness, f"{self._spill.name}/{node.name}")
+        table = self._tables[node.name]
+        if node.freshness == "latest" or node.name not in self._versions:
+            self._versions[node.name] = table.open().version
+        return replace(node.config, table=table, version=self._versions[node.name])
 
     def _deliver(self, sink: Sink, rows: pa.Table) -> None:
         number = self._report.totals.epochs
@@ -251,7 +276,9 @@ class _Epoch:
     def late(self, node: Node) -> pa.Table:
         """The late rows of the sources of a stream."""
         columns = late_columns(node)
-        return pa.concat_tables([_widened(self._late[source], columns) for source in sources_of(node)])
+        return pa.concat_tables(
+            [_widened(_missing(self._late[source], source, node), columns) for source in sources_of(node)]
+        )
 
     def report(self, number: int, seconds: float) -> EpochReport:
         """What this epoch measured."""
@@ -309,14 +336,16 @@ class _Epoch:
         begun = clock.perf_counter()
         pilot = self._query._pilots.get(node)
         config = node.config if pilot is None else replace(node.config, method=pilot.decide().method)
+        if isinstance(node, LookupNode):
+            config = self._query._looking_up(node)
         tally = Tally()
         shards = self._logics(node, config, tally)
         batches: list[pa.RecordBatch] = []
         arrived = [0] * len(node.inputs)
         # Bounds are the host's to remember: a logic that takes up its state learns from the first how far it had got.
-        for port, before in enumerate(self._query._ports[node]):
+        for port, bound in enumerate(self._query._ports[node]):
             for logic in shards:
-                batches += [out.rows for out in logic.advance(port, before)]
+                batches += [out.rows for out in logic.advance(port, bound)]
         for port, part in enumerate(node.inputs):
             given = self.rows(part)
             arrived[port] = given.num_rows
@@ -341,10 +370,14 @@ class _Epoch:
             peak_memory=max(budget.peak for budget in self._query._budgets),
             method=node.method(config),
             deferred=tally.deferred,
+            counts=added_up(map(counts_of, shards)),
         )
         after = tuple(self.bound(part) for part in node.inputs)
-        if pilot is not None:
-            pilot.saw(self._query._ports[node], after, (arrived[0], arrived[1]), pages)
+        before = self._query._ports[node]
+        if isinstance(pilot, AggregatePilot):
+            pilot.saw(before[0], after[0], (tally.rows_lifted, tally.lifted), results.num_rows, pages)
+        elif pilot is not None:
+            pilot.saw(before, after, (arrived[0], arrived[1]), pages)
         self._query._ports[node] = after
         if isinstance(node, JoinNode) and node.where:
             results = sql.where_pairs(results, node.where, node.sides)
@@ -388,8 +421,23 @@ def _timed(node: OperatorNode, rows: pa.Table) -> pa.Table:
     times = [as_times(rows.column(name)) for name in node.clock]
     if isinstance(node, AggregateNode):
         return rows.append_column(TIME, pc.subtract(times[0], 1))
+    if isinstance(node, LookupNode):
+        return rows.append_column(TIME, times[0])
     pick = pc.max_element_wise if node.config.time == "latest" else pc.min_element_wise
     return rows.append_column(TIME, times[0] if len(times) == 1 else pick(*times))
+
+
+def _missing(late: pa.Table, source: SourceNode, node: Node) -> pa.Table:
+    """A source's late rows with the windows that they missed, if the stream is of windows and their time tells."""
+    windows = windows_of(node)
+    if windows is None or not keeps_time(windows.input, source):
+        return late
+    timed = pc.equal(late.column("late_reason"), "late").combine_chunks()
+    times = pc.if_else(timed, as_times(late.column(source.time)), None)
+    edges = missed(windows.config, times, windows.columns.field(windows.config.start).type)
+    for name, edge in zip(MISSED, edges, strict=True):
+        late = late.append_column(name, edge)
+    return late
 
 
 def _widened(rows: pa.Table, columns: pa.Schema) -> pa.Table:

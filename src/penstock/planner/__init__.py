@@ -4,10 +4,13 @@ from penstock.planner.costs import Cost, ah_ewj_cost, ewj_cost, oa_cost, rpwj_co
 from penstock.planner.explain import describe, explain_choice
 from penstock.planner.load import Load, Measured, measure
 from penstock.planner.machine import Disk, Machine
-from penstock.planner.pilot import Pilot
+from penstock.planner.pilot import AggregatePilot, Pilot
+from penstock.planner.window_aggregate import AggregateChoice, is_planned, plan_window_aggregate
 from penstock.planner.window_join import Alternative, Choice, Planned, Preference, plan_window_join
 
 __all__ = [
+    "AggregateChoice",
+    "AggregatePilot",
     "Alternative",
     "Choice",
     "Cost",
@@ -22,8 +25,10 @@ __all__ = [
     "describe",
     "ewj_cost",
     "explain_choice",
+    "is_planned",
     "measure",
     "oa_cost",
+    "plan_window_aggregate",
     "plan_window_join",
     "rpwj_cost",
 ]

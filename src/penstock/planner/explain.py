@@ -45,7 +45,7 @@ def explain_choice(choice: Choice) -> tuple[str, ...]:
     if choice.cost is None:
         return head
     rows = [_row(choice.method, choice.cost, "chosen"), *(_row(o.method, o.cost, o.why) for o in choice.alternatives)]
-    return (*head, *_aligned([_HEAD, *rows]))
+    return (*head, *aligned([_HEAD, *rows]))
 
 
 def _row(method: Planned, cost: Cost, why: str) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def _row(method: Planned, cost: Cost, why: str) -> tuple[str, ...]:
     return (method, f"{cost.seconds:.3f}", read, written, f"{100 * cost.at_once:.0f} %", why)
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Names and reasons to the left, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     last = len(widths) - 1

@@ -21,6 +21,7 @@ from penstock.core.within import LEFT
 from penstock.flow.graph import (
     AggregateNode,
     JoinNode,
+    LookupNode,
     Node,
     OperatorNode,
     SelectNode,
@@ -126,11 +127,20 @@ class Schemas:
             return st.StructType(list(self._join_fields(node)))
         if isinstance(node, AggregateNode):
             return st.StructType(list(self._aggregate_fields(node)))
+        if isinstance(node, LookupNode):
+            return st.StructType(list(self._lookup_fields(node)))
         return self.of(node.inputs[0])
 
     def _join_fields(self, node: JoinNode) -> Iterator[st.StructField]:
         for column in node.config.columns(node.types):
             yield st.StructField(column.name, self.in_port(node, column.port, column.column), nullable=True)
+
+    def _lookup_fields(self, node: LookupNode) -> Iterator[st.StructField]:
+        """The stream's columns keep Spark's own types."""
+        origins = node.config.output_columns(node.types[0])
+        for (ours, name), field in zip(origins, node.columns, strict=True):
+            kind = self.in_port(node, LEFT, name) if ours else spark_type(field.type)
+            yield st.StructField(field.name, kind, nullable=True)
 
     def _aggregate_fields(self, node: AggregateNode) -> Iterator[st.StructField]:
         """Groups and window ends keep Spark's own types; an aggregate of a column's type does, too."""
@@ -299,7 +309,7 @@ def _hash(branch: Branch, schemas: Schemas) -> Column:
         return sf.lit(None).cast("long")
     keys = operator.types[branch.port].keys
     cast = [_shipped(branch, key, schemas.in_port(operator, branch.port, key), schemas) for key in keys]
-    if not isinstance(operator, JoinNode):
+    if not isinstance(operator, JoinNode | LookupNode):
         return group_hash(cast)
     keeps = operator.config.how in (KEEPS_LEFT if branch.port == LEFT else KEEPS_RIGHT)
     return sf.when(any_null(keys), sf.xxhash64(TIME) if keeps else None).otherwise(sf.xxhash64(*cast))

@@ -20,6 +20,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
 from penstock.core.errors import CheckpointError
+from penstock.core.master import TableSource
 from penstock.core.operator import State
 from penstock.core.progress import Punctuated, Seen, Track, follow, wake
 from penstock.core.rows import HASH, TIME
@@ -27,17 +28,20 @@ from penstock.core.time import TIME_MAX, TIME_MIN, Time, show_time
 from penstock.flow.graph import (
     AggregateNode,
     JoinNode,
+    LookupNode,
     Node,
     OperatorNode,
     SourceNode,
     late_columns,
     sources_of,
+    windows_of,
 )
-from penstock.flow.report import EpochReport, OperatorReport
+from penstock.flow.report import EpochReport, OperatorReport, added_up
 from penstock.flow.sinks import Sink, operators_needed
 from penstock.kernels.route import hash_range
 from penstock.operators.aggregate.lanes import Lane
-from penstock.planner import Pilot
+from penstock.operators.lookup.logic import HELD
+from penstock.planner import AggregatePilot, Pilot, is_planned
 from penstock.planner.machine import here
 from penstock.spark.branches import (
     MARK,
@@ -54,9 +58,11 @@ from penstock.spark.branches import (
     where_pairs,
     with_time,
 )
+from penstock.spark.late import missed
 from penstock.spark.prelude import LATE, TOP, is_native, partials, partials_and_counts
 from penstock.spark.shard import Inlet, PortBounds, ShardTask, packed
 from penstock.spark.sinks import deliver
+from penstock.spark.tables import settled_on_spark
 from penstock.spark.types import col, long, shard_of, signed, time_as_long, time_from_long
 from penstock.storage.versioned import Checkpoint, Ledger, Plan, next_ledger, state_from_json
 
@@ -80,8 +86,9 @@ class Engine:
         self.schemas = Schemas()
         self.layout = lay_out(sinks, self.operators, self.schemas)
         self.ledger = checkpoint.latest()
-        joins = [node for node in self.operators if isinstance(node, JoinNode) and node.config.method == "auto"]
-        self.pilots = {join.name: self._pilot(join) for join in joins}
+        self.tables = {n.name: self._settled(n) for n in self.operators if isinstance(n, LookupNode)}
+        pilots = {node.name: self._pilot(node) for node in self.operators}
+        self.pilots = {name: pilot for name, pilot in pilots.items() if pilot is not None}
         self._run_id = uuid.uuid4().hex[:8]
         self.arrived: dict[str, int] = {}
         """How many rows, or partials of rows, each operator took in the last epoch."""
@@ -111,7 +118,16 @@ class Engine:
         methods = {name: pilot.decide().method for name, pilot in self.pilots.items()}
         tracks = self._tracks(now, end)
         shards = self._shards or self.slots
-        plan = Plan(epoch, now, shards, tracks, static=not self.ledger.static, end=end, methods=methods)
+        plan = Plan(
+            epoch,
+            now,
+            shards,
+            tracks,
+            static=not self.ledger.static,
+            end=end,
+            methods=methods,
+            versions={node.name: self._version(node) for node in self.operators if isinstance(node, LookupNode)},
+        )
         self._checkpoint.plan(plan)
         return plan
 
@@ -142,10 +158,19 @@ class Engine:
             operators=operators,
         )
 
-    def _pilot(self, join: JoinNode) -> Pilot:
-        feeds = any(branch.edge.root is join for branch in self.layout.branches)
-        current = self.ledger.methods.get(join.name)
-        return Pilot(join.config, feeds, self._memory, self.slots, here(), current)  # type: ignore[arg-type]
+    def _pilot(self, node: OperatorNode) -> Pilot | AggregatePilot | None:
+        """Who chooses an operator's method, if it was left open; it goes on from what the ledger says."""
+        current: Any = self.ledger.methods.get(node.name)
+        if isinstance(node, JoinNode) and node.config.method == "auto":
+            feeds = any(branch.edge.root is node for branch in self.layout.branches)
+            return Pilot(node.config, feeds, self._memory, self.slots, here(), current)
+        if isinstance(node, AggregateNode) and is_planned(node.config):
+            holds = any(state.pages for state in self.ledger.states.get(node.name, ()))
+            return AggregatePilot(node.config, node.types, self._memory, self.slots, current, holds)
+        return None
+
+    def _settled(self, node: LookupNode) -> TableSource:
+        return settled_on_spark(node, f"{self._checkpoint.uri}/tables/{node.name}", self._memory)
 
     def _tagged(self, branch: Branch) -> DataFrame:
         if not isinstance(branch.edge.root, SourceNode):
@@ -179,10 +204,7 @@ class Engine:
             reports[name] = replace(_report(records, states[name]), method=node.method(work.config(node)))
             ports[name] = tuple(work.bound(part) for part in node.inputs)
             self.arrived[name] = reports[name].rows_in
-            if name in self.pilots:
-                left, right = (sum(record["rows_by_port"][port] for record in records) for port in (0, 1))
-                pages = (page for state in states[name] for page in state.pages)
-                self.pilots[name].saw(self._ports(node), ports[name], (left, right), pages)
+            self._tell(node, ports[name], records, states[name])
         tracks = plan.tracks
         if not plan.end:
             tracks = {
@@ -197,8 +219,38 @@ class Engine:
             static=True,
             ended=plan.end,
             methods=plan.methods,
+            versions=plan.versions,
         )
         return ledger, reports
+
+    def _version(self, node: LookupNode) -> str:
+        """Which version of its master table a lookup sees now."""
+        pinned = self.ledger.versions.get(node.name) if node.freshness == "snapshot" else None
+        return pinned or self.tables[node.name].open().version
+
+    def waits_since(self, node: LookupNode) -> Time:
+        """The earliest event time of the rows that wait in a lookup since earlier epochs."""
+        pages = (page for state in self.ledger.states.get(node.name, ()) for page in state.pages)
+        return min((page.min_time for page in pages if page.port in HELD), default=TIME_MAX)
+
+    def _tell(
+        self,
+        node: OperatorNode,
+        after: tuple[Time, ...],
+        records: Sequence[Mapping[str, Any]],
+        states: Sequence[State],
+    ) -> None:
+        """Let an operator's pilot know what an epoch showed."""
+        pilot, before = self.pilots.get(node.name), self._ports(node)
+        pages = (page for state in states for page in state.pages)
+        if isinstance(pilot, AggregatePilot):
+            rows, partials, results = (
+                sum(numbers) for numbers in zip(*((*r["lifted"], r["rows_out"]) for r in records), strict=True)
+            )
+            pilot.saw(before[0], after[0], (rows, partials), results, pages)
+        elif pilot is not None:
+            left, right = (sum(record["rows_by_port"][port] for record in records) for port in (0, 1))
+            pilot.saw(before, after, (left, right), pages)
 
     def _ports(self, node: OperatorNode) -> tuple[Time, ...]:
         """The bounds of an operator's ports as the last epoch left them."""
@@ -266,6 +318,9 @@ class _EpochWork:
         """How far a stream has got once this epoch's rows are in."""
         if isinstance(node, SourceNode):
             return self._tracks[node.name].bound
+        if isinstance(node, LookupNode) and self.config(node).defers and not self._plan.end:
+            # Of the rows that arrive now some may wait: what this epoch leaves is known only when it is over.
+            return min(self._engine._ports(node)[0], self._engine.waits_since(node))
         if isinstance(node, OperatorNode):
             return node.bound(self.config(node), *(self.bound(part) for part in node.inputs))
         return min(self.bound(part) for part in node.inputs)
@@ -273,7 +328,10 @@ class _EpochWork:
     def config(self, node: OperatorNode) -> Any:
         """An operator with the method that was planned for it."""
         method = self._plan.methods.get(node.name)
-        return node.config if method is None else replace(node.config, method=method)
+        config = node.config if method is None else replace(node.config, method=method)
+        if isinstance(node, LookupNode):
+            return replace(config, table=self._engine.tables[node.name], version=self._plan.versions[node.name])
+        return config
 
     @contextmanager
     def _partitions(self, session: SparkSession) -> Iterator[None]:
@@ -372,17 +430,22 @@ class _EpochWork:
                 any(seen[node.name].late or seen[node.name].no_time for node in sources_of(sink.node))
                 or self._plan.epoch == 0
             ):
-                columns = late_columns(sink.node)
-                parts = [_widened(self._late_rows(node, rows), node, columns) for node in sources_of(sink.node)]
+                columns, windows = late_columns(sink.node), windows_of(sink.node)
+                parts = [
+                    _widened(self._late_rows(node, rows, windows), node, columns) for node in sources_of(sink.node)
+                ]
                 deliver(sink, _union(parts, by_name=True).select(*map(col, columns.names)), self._plan.epoch)
 
-    def _late_rows(self, source: SourceNode, rows: DataFrame) -> DataFrame:
-        branch = self._layout.raw(source)
+    def _late_rows(self, source: SourceNode, rows: DataFrame, windows: AggregateNode | None) -> DataFrame:
+        branch, schemas = self._layout.raw(source), self._engine.schemas
         if branch is None:
             raise TypeError(source)
         late = rows.where(f"{TIME} IS NULL OR {TIME} < {self._thresholds}")
         reason = sf.expr(f"CASE WHEN {TIME} IS NULL THEN 'no-time' ELSE 'late' END AS late_reason")
-        return untagged(branch, late, self._engine.schemas, sf.lit(source.name).alias("late_source"), reason)
+        more = [sf.lit(source.name).alias("late_source"), reason]
+        if windows is not None:
+            more += missed(windows, source, schemas.of(windows)[windows.config.start].dataType)
+        return untagged(branch, late, schemas, *more)
 
     def _stream(self, node: Node, rows: DataFrame) -> DataFrame:
         """The rows of a stream that a sink takes."""
@@ -466,7 +529,7 @@ class _EpochWork:
 
     def _is_native(self, node: AggregateNode) -> bool:
         """Whether an aggregation's first half is Spark's: it takes rows straight from sources, and Spark can do it."""
-        return all(branch.from_source for branch in self._layout.into(node)) and is_native(node)
+        return all(branch.from_source for branch in self._layout.into(node)) and is_native(node, self.config(node))
 
     def _shards(self, node: OperatorNode, arriving: DataFrame, inlets: Sequence[Inlet]) -> DataFrame:
         """The operator at work: rows to their shards, Python in each."""
@@ -492,7 +555,7 @@ class _EpochWork:
             ports=tuple(self._port(node, port) for port in range(len(node.inputs))),
             states=tuple(packed(state) for state in engine.ledger.states.get(node.name, ())),
             shards=plan.shards,
-            share=engine._memory // engine.slots,
+            share=min(engine._memory, getattr(node, "memory", None) or engine._memory) // engine.slots,
             checkpoint=engine._checkpoint.uri,
             epoch=plan.epoch,
             attempt=self.attempt,
@@ -625,6 +688,7 @@ def _report(records: Sequence[Mapping[str, Any]], states: Sequence[State]) -> Op
         deferred=sum(record["deferred"] for record in records),
         bytes_read=sum(record["bytes_read"] for record in records),
         bytes_written=sum(record["bytes_written"] for record in records),
+        counts=added_up(record["counts"] for record in records),
     )
 
 

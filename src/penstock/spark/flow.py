@@ -18,14 +18,17 @@ from penstock.core import errors
 from penstock.core.budget import show_bytes
 from penstock.core.durations import Duration
 from penstock.core.errors import CheckpointError, ConfigError, FlowError, PenstockError
+from penstock.core.master import TableSource
 from penstock.flow.explain import explain
 from penstock.flow.flow import Flow
-from penstock.flow.graph import JoinNode, Node, OperatorNode, SelectNode
+from penstock.flow.graph import Freshness, JoinNode, LookupNode, Node, OperatorNode, SelectNode
 from penstock.flow.report import Report
 from penstock.flow.sinks import operators_needed
 from penstock.spark.branches import Schemas, select, where_pairs
 from penstock.spark.epoch import Engine
+from penstock.spark.tables import FrameTable, read_table_on_spark
 from penstock.spark.types import arrow_columns
+from penstock.storage.tables.reading import read_table
 from penstock.storage.versioned import Checkpoint
 
 log = logging.getLogger("penstock")
@@ -129,6 +132,10 @@ class SparkFlow(Flow):
 
     def _check_pairs(self, node: JoinNode, condition: str) -> None:
         _analysed(lambda: where_pairs(node, self._empty(node), condition), [condition])
+
+    def _master_table(self, table: Any, keys: tuple[str, ...], freshness: Freshness) -> TableSource:
+        given = read_table_on_spark(self.spark, table, keys, freshness)
+        return given if isinstance(given, FrameTable) else read_table(given, keys)
 
     def _empty(self, node: Node) -> DataFrame:
         return self.spark.createDataFrame([], self._schemas.of(node))
@@ -263,11 +270,19 @@ def _analysed(build: Callable[[], DataFrame], written: Sequence[Any]) -> DataFra
         raise ConfigError(f"{shown!r} cannot be computed from this stream: {str(error).splitlines()[0]}") from error
 
 
+_FREE: dict[type, tuple[str, ...]] = {
+    JoinNode: ("method",),
+    LookupNode: ("method", "table", "max_age", "version", "quota"),
+}
+"""What may change from one start to the next."""
+
+
 def _config(node: OperatorNode) -> dict[str, Any]:
     """What of an operator must not change while its state is in use; the method may, it is a matter of cost."""
     fixed: dict[str, Any] = {"types": [{f.name: str(f.type) for f in types.columns} for types in node.types]}
+    free = _FREE.get(type(node), ())
     for field in fields(node.config):
-        if field.name != "method" or not isinstance(node, JoinNode):
+        if field.name not in free:
             value = getattr(node.config, field.name)
             fixed[field.name] = value if isinstance(value, str | int | bool) else str(value)
     if isinstance(node, JoinNode):

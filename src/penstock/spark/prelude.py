@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 
 from penstock.core.rows import HASH, TIME
 from penstock.flow.graph import AggregateNode
-from penstock.operators.aggregate.config import Panes
+from penstock.operators.aggregate.config import Panes, WindowAggregate, WithParameters
 from penstock.operators.aggregate.functions import Count, Edge, Extreme, Mean, Sum, Variance
 from penstock.operators.aggregate.lanes import Lane
 from penstock.spark.types import long, quoted, spark_type
@@ -25,9 +25,17 @@ LATE, TOP = "__late", "__top"
 """Beside partials that also count: why rows are late, and the latest time of any."""
 
 
-def is_native(node: AggregateNode) -> bool:
-    """Whether Spark can make all the partials of an aggregation: windows made of panes, functions it has, too."""
-    if node.config.panes is None:
+def is_native(node: AggregateNode, config: WindowAggregate) -> bool:
+    """Whether Spark can make all the partials of an aggregation: windows made of panes, functions it has, too.
+
+    `config` is the node's, by the method that runs: some hold rows, and need them as they are.
+    """
+    if (
+        config.panes is None
+        or config.by_arrival
+        or config.method == "adapt"
+        or isinstance(config.method, WithParameters)
+    ):
         return False
     lanes = node.config.lanes(node.types)
     return all(type(part.function) in _PARTIALS for lane in lanes for part in lane.parts)

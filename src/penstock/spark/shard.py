@@ -30,7 +30,9 @@ from penstock.core.pages import clip_page
 from penstock.core.progress import Policy
 from penstock.core.rows import RowType, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
+from penstock.flow.report import counts_of
 from penstock.kernels.route import hash_range, shard_of
+from penstock.operators.lookup import LookupJoin
 from penstock.operators.window_join import WindowJoin
 from penstock.spark.spool import SortedSpool
 from penstock.storage.compaction import compact
@@ -125,12 +127,15 @@ class ShardTask:
                 (port, rows.take(pa.array(np.flatnonzero(places[port] == shard)))) for port, rows in batches.items()
             ]
             out += self._one(shard, partial(_given, mine))
-        return pa.Table.from_batches(out, self.config.output(self.types))
+        schema = self.config.output(self.types)
+        # Spark cannot take a nested column that has no chunk at all.
+        return pa.Table.from_batches(out, schema) if out else schema.empty_table()
 
     def _one(self, shard: int, arrivals: Callable[[State], Arrivals]) -> Iterator[pa.RecordBatch]:
         budget = Budget(self.share)
         checkpoint = Checkpoint(self.checkpoint)
-        store = FilePages(checkpoint.pages(self.operator), prefix=f"{self.epoch:08d}-{shard:05d}")
+        elsewhere = self.config.elsewhere if isinstance(self.config, LookupJoin) else None
+        store = FilePages(checkpoint.pages(self.operator), f"{self.epoch:08d}-{shard:05d}", elsewhere=elsewhere)
         tally = Tally()
         state = self._state(shard, store)
         logic = self.config.logic(self.types, store, budget, state, tally)
@@ -151,7 +156,9 @@ class ShardTask:
             "seconds": {name: round(spent, 4) for name, spent in work.seconds.items()},
             "rows_by_port": work.rows_by_port,
             "peak": budget.peak,
+            "counts": counts_of(logic),
             "deferred": tally.deferred,
+            "lifted": [tally.rows_lifted, tally.lifted],
             "bytes_read": store.bytes_read + work.spooled,
             "bytes_written": store.bytes_written + work.spooled,
         }

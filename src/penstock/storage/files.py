@@ -40,12 +40,19 @@ class FilePages:
     [1, 2]
     """
 
-    def __init__(self, uri: str, prefix: str = "page", elsewhere: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        uri: str,
+        prefix: str = "page",
+        errors: type[StateError] = StateError,
+        elsewhere: Mapping[str, str] | None = None,
+    ) -> None:
         self._files, self._folder = open_folder(uri)
         self._elsewhere = {segment: folder_for(uri, place) for segment, place in (elsewhere or {}).items()}
         self._others: dict[str, FilePages] = {}
         self._local = isinstance(self._files, fs.LocalFileSystem)
         self._prefix = prefix
+        self._errors = errors
         self._written: set[str] = set()
         self._touched: dict[str, int] = {}
         self._mapped: dict[str, pa.RecordBatch] = {}
@@ -90,7 +97,7 @@ class FilePages:
         try:
             content = self._content(path)
         except FileNotFoundError as missing:
-            raise StateError.missing(path) from missing
+            raise self._errors.missing(path) from missing
         self._check(path, name, content)
         self._touched[name] = content.size
         try:
@@ -99,7 +106,7 @@ class FilePages:
                 self._keep_open(name, rows)
             return rows
         except (pa.ArrowInvalid, OSError, IndexError) as broken:
-            raise StateError.corrupt(path, str(broken)) from broken
+            raise self._errors.corrupt(path, str(broken)) from broken
 
     def drop(self, name: str) -> None:
         """Delete the file if this store wrote it; older ones may belong to a version that can still be needed."""
@@ -115,7 +122,7 @@ class FilePages:
 
     def _other(self, folder: str) -> FilePages:
         if folder not in self._others:
-            self._others[folder] = FilePages(folder, self._prefix)
+            self._others[folder] = FilePages(folder, self._prefix, self._errors)
         return self._others[folder]
 
     def _keep_open(self, name: str, rows: pa.RecordBatch) -> None:
@@ -144,9 +151,9 @@ class FilePages:
             return
         size, checksum = name.removesuffix(".arrow").split("-")[-2:]
         if content.size != int(size):
-            raise StateError.corrupt(path, f"it has {content.size} bytes, {size} were written")
+            raise self._errors.corrupt(path, f"it has {content.size} bytes, {size} were written")
         if zlib.crc32(content) != int(checksum, 16):
-            raise StateError.corrupt(path, "its checksum differs")
+            raise self._errors.corrupt(path, "its checksum differs")
         if self._local:
             _remember(path)
 
@@ -178,12 +185,22 @@ def open_folder(uri: str) -> tuple[fs.FileSystem, str]:
     >>> open_folder("/tmp")[1]
     '/tmp'
     """
+    files, path = find_folder(uri)
+    files.create_dir(path, recursive=True)
+    return files, path
+
+
+def find_folder(uri: str) -> tuple[fs.FileSystem, str]:
+    """The same of a folder that may not be there, which is left so.
+
+    >>> find_folder("file:///nowhere/at/all/")[1]
+    '/nowhere/at/all'
+    """
     if "://" not in uri and not uri.startswith("file:"):
         uri = os.path.abspath(uri)
     for alias, scheme in (("s3a://", "s3://"), ("s3n://", "s3://"), ("file:///", "file:///")):
         uri = uri.replace(alias, scheme, 1) if uri.startswith(alias) else uri
     files, path = fs.FileSystem.from_uri(uri)
-    files.create_dir(path, recursive=True)
     return files, path.rstrip("/")
 
 

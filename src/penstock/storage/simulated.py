@@ -131,10 +131,18 @@ class VirtualClock:
         self.cpu += seconds
         self.now += seconds
 
+    def work(self, seconds: float) -> None:
+        """Charge the CPU with what somebody else has reckoned."""
+        self.cpu += seconds
+        self.now += seconds
+
     def defer(self, results: int) -> None:
         """Results that come late cost nothing by themselves."""
 
     def aggregate(self, updates: int = 0, panes: int = 0, partials: int = 0) -> None:
+        """Aggregation has no model of its own yet."""
+
+    def lift(self, rows: int, partials: int) -> None:
         """Aggregation has no model of its own yet."""
 
     def transfer(self, seconds: float) -> None:

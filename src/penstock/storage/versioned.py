@@ -47,11 +47,15 @@ class Plan:
     end: bool = False
     methods: Mapping[str, str] = field(default_factory=dict)
     """The methods of the operators that a planner chooses for."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Which version of its master table each lookup sees."""
 
     def to_json(self) -> dict[str, Any]:
         """For the checkpoint."""
         tracks = {name: track.to_json() for name, track in self.tracks.items()}
-        plain = {name: getattr(self, name) for name in ("epoch", "now", "shards", "static", "end", "methods")}
+        plain = {
+            name: getattr(self, name) for name in ("epoch", "now", "shards", "static", "end", "methods", "versions")
+        }
         return {**plain, "tracks": tracks}
 
     @classmethod
@@ -72,6 +76,7 @@ class Ledger:
     static: bool = False
     ended: bool = False
     methods: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     def names(self, operator: str) -> set[str]:
         """The stored batches that an operator's pages need."""
@@ -87,6 +92,7 @@ class Ledger:
             "static": self.static,
             "ended": self.ended,
             "methods": self.methods,
+            "versions": self.versions,
         }
 
     @classmethod
@@ -100,6 +106,7 @@ class Ledger:
             static=record["static"],
             ended=record["ended"],
             methods=record.get("methods", {}),
+            versions=record.get("versions", {}),
         )
 
 

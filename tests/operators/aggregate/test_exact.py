@@ -144,7 +144,7 @@ adapting = st.builds(
 )
 
 
-@given(cases(methods=["adapt"], names=[*BOUNDED, *HOLISTIC], native=False), adapting)
+@given(cases(methods=["adapt"], names=[*BOUNDED, *HOLISTIC]), adapting)
 @examples(0.06)
 def test_f15_eager_and_lazy_groups_equal_their_definition(case, method):
     check(replace(case, method=method, memory=max(60_000, case.memory)))

@@ -17,7 +17,18 @@ from penstock.core.rows import RowType
 from penstock.core.time import TIME_MAX, TIME_MIN
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import hash_range, shard_of
-from penstock.operators.lookup import Front, HybridJoin, Inlj, LookupJoin, MeshJoin, Shedding, Stages
+from penstock.operators.lookup import (
+    Front,
+    HybridJoin,
+    Inlj,
+    LookupJoin,
+    MeshJoin,
+    PartitionBased,
+    Partitioned,
+    Shedding,
+    Ssij,
+    Stages,
+)
 from penstock.storage.memory import MemoryPages
 from penstock.storage.tables import ArrowTable
 from tests.oracle import lookup as oracle
@@ -134,6 +145,72 @@ class OwnPages:
             self._store.drop(name)
 
 
+class Shard:
+    """One shard of a lookup join, fed by hand. Rows are numbered as they come."""
+
+    def __init__(self, table, method, how="inner", memory=10**9, **more) -> None:
+        self.config = LookupJoin(table, (("k", "k"),), how, method, **more)
+        self.budget = Budget(memory)
+        self.store = MemoryPages(Budget(10**9))
+        self.types = RowType(STREAM, ("k",), "t")
+        self.logic = self.config.logic((self.types,), self.store, self.budget, State())
+        self.keys: list[int | None] = []
+        self.out: list[pa.RecordBatch] = []
+
+    def rows(self, keys) -> Shard:
+        """Rows of these keys come, all at once."""
+        keys = list(keys)
+        count = len(self.keys)
+        numbers = pa.array(range(count, count + len(keys)), pa.int64())
+        self.keys += keys
+        table = pa.table({"__time": numbers, "k": pa.array(keys, pa.int64()), "n": numbers})
+        self._take(self.logic.rows(0, self.types.enter(table, hash_keys([table.column("k").combine_chunks()]))))
+        return self
+
+    def end(self) -> Shard:
+        """The stream is over."""
+        self._take(self.logic.end())
+        return self
+
+    def again(self, table=None) -> Shard:
+        """Another epoch begins, perhaps on another version of the table."""
+        self.config = replace(self.config, table=table or self.config.table)
+        state = self.logic.state()
+        self.budget = Budget(self.budget.limit)
+        self.logic = self.config.logic((self.types,), self.store, self.budget, state)
+        return self
+
+    @property
+    def finished(self) -> int:
+        """Rows that have left: found, or not found and kept by a left join."""
+        return sum(batch.num_rows for batch in self.out)
+
+    @property
+    def results(self) -> Counter[tuple]:
+        return Counter(tuple(row.values()) for batch in self.out for row in batch.to_pylist())
+
+    @property
+    def expected(self) -> Counter[tuple]:
+        stream = [{"k": k, "n": n, "t": n} for n, k in enumerate(self.keys)]
+        return oracle.lookup(stream, self.config.table.rows.to_pylist(), ["k"], ["v"], self.config.how)
+
+    def _take(self, outs) -> None:
+        self.out += [out.rows for out in outs]
+
+
+def numbered(count: int, partition_rows: int = 1 << 14, copies: int = 1) -> ArrowTable:
+    """A table with `copies` rows of each key below `count`; by hash, so keys are anywhere in it."""
+    keys = np.repeat(np.arange(count), copies)
+    rows = pa.table({"k": keys, "v": [f"v{n}" for n in range(keys.size)]}, TABLE)
+    return ArrowTable(rows, ("k",), partition_rows)
+
+
+def skewed(size: int, keys: int, exponent: float = 1.0, seed: int = 1) -> np.ndarray:
+    """Keys below `keys`, Zipf-like: key n is as frequent as 1 / (n + 1) ** exponent."""
+    weight = 1 / np.arange(1, keys + 1) ** exponent
+    return np.random.default_rng(seed).choice(keys, size, p=weight / weight.sum())
+
+
 def run(case: Case, store=None) -> Run:
     """All the epochs of a case, and one more that ends the stream."""
     at_work = Run(case.config, case.memory, store)
@@ -158,12 +235,41 @@ def fronts() -> st.SearchStrategy[Front | None]:
     return st.none() | some
 
 
-def backs() -> st.SearchStrategy:
+def backs(*kinds: type) -> st.SearchStrategy:
+    """Back ends, of these kinds or of any."""
     slots = st.sampled_from([None, 1, 2, 7, 30])
-    return st.one_of(
-        st.builds(Inlj, batch=st.sampled_from([None, 1, 3])),
-        st.builds(HybridJoin, slots=slots),
-        st.builds(MeshJoin, slots=slots, loads_per_logical=st.sampled_from([1, 1, 2, 3])),
+    pages = st.sampled_from([None, 0, 1, 3])
+    known = {
+        Inlj: st.builds(Inlj, batch=st.sampled_from([None, 1, 3])),
+        HybridJoin: st.builds(HybridJoin, slots=slots),
+        MeshJoin: st.builds(MeshJoin, slots=slots, loads_per_logical=st.sampled_from([1, 1, 2, 3])),
+        Partitioned: partitioned(),
+        Ssij: st.builds(Ssij, input_thr=slots, stream_thr=slots, cache_blocks=pages),
+        PartitionBased: st.builds(
+            PartitionBased,
+            area=st.sampled_from([1, 3, 20, 1000]),
+            max_wait=st.sampled_from([None, 0, 1, 7]),
+            cache_pages=pages,
+        ),
+    }
+    return st.one_of([known[kind] for kind in kinds or known])
+
+
+def partitioned() -> st.SearchStrategy[Partitioned]:
+    return st.builds(
+        Partitioned,
+        wait=st.sampled_from([None, 1, 4, 30]),
+        block=st.sampled_from([None, 1, 2, 5]),
+        refill=st.sampled_from([0, 0.4, 0.9]),
+        invoke=st.sampled_from([1, 3, 3000]),
+        when=st.sampled_from(["idle", "always"]),
+        high=st.sampled_from([1, 3]),
+        low=st.just(1),
+        cache=st.sampled_from([None, 0, 60, 200]),
+        rho=st.sampled_from([0, 0.25]),
+        alpha=st.sampled_from([0, 0.3, 1]),
+        every=st.sampled_from([1, 5, 10_000]),
+        batch=st.sampled_from([None, 1, 3]),
     )
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from dataclasses import replace
 
-from tests.operators.lookup.cases import Case, cases, run
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.operators.lookup import Stages
+from tests.operators.lookup.cases import Case, Run, backs, cases, fronts, run
 
 
 @given(cases())
@@ -12,4 +16,16 @@ def test_a_lookup_join_equals_its_definition(case: Case):
     at_work = run(case)
     assert at_work.results == case.expected()
     assert at_work.peak <= case.memory
-    assert all(logic.counts().deferred == 0 for logic in at_work.logics)
+    assert all(logic.tally().deferred == 0 for logic in at_work.logics)
+
+
+@given(cases(), st.lists(st.builds(Stages, back=backs(), front=fronts()), min_size=6, max_size=6))
+def test_another_method_may_go_on_with_what_waits(case: Case, methods: list[Stages]):
+    at_work = Run(case.config, case.memory)
+    for rows, shards, method in zip(case.epochs, case.shards, methods, strict=False):
+        at_work.config = replace(case.config, method=method)
+        at_work.epoch(rows, shards)
+    at_work.config = replace(case.config, method=methods[-1])
+    at_work.epoch((), case.shards[-1] if case.shards else 1, end=True)
+    assert at_work.results == case.expected()
+    assert at_work.peak <= case.memory

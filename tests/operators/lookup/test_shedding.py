@@ -77,7 +77,7 @@ class Loaded:
 
     @property
     def counts(self) -> LookupCounts:
-        return self.logic.counts()
+        return self.logic.tally()
 
 
 def draws(keys: int, slices: list[int], exponent: float = 1.0, seed: int = 1):
@@ -171,7 +171,7 @@ def test_what_is_put_aside_comes_out_once_wherever_it_was_and_whatever_failed(ca
         at_work.epoch((), case.shards[-1] if case.shards else 1, end=True)
     assert at_work.results == case.expected()
     assert at_work.peak <= case.memory
-    assert all(logic.counts().deferred == 0 for logic in at_work.logics)
+    assert all(logic.tally().deferred == 0 for logic in at_work.logics)
 
 
 def an_overload(policy: str, **more) -> Case:
@@ -189,7 +189,7 @@ def test_rows_that_wait_anywhere_survive_restarts_on_other_numbers_of_shards(pol
     at_work = Run(case.config, case.memory)
     for rows, shards in zip(case.epochs, case.shards, strict=True):
         at_work.epoch(rows, shards)
-    waits = sum((logic.counts() for logic in at_work.logics), LookupCounts())
+    waits = sum((logic.tally() for logic in at_work.logics), LookupCounts())
     assert waits.deferred == 360 - sum(at_work.results.values()) > 200
     assert (waits.shed > 50) == (policy != "none")
     assert waits.earliest == min(logic.bounds().individual[0] for logic in at_work.logics)
@@ -214,10 +214,10 @@ def test_quiet_epochs_work_off_what_waits_within_their_reads():
     at_work = Run(case.config, case.memory)
     for rows in case.epochs:
         at_work.epoch(rows, 1)
-    before = at_work.logics[0].counts().deferred
+    before = at_work.logics[0].tally().deferred
     at_work.epoch((), 1)
-    assert at_work.logics[0].counts().reads == 1
-    assert at_work.logics[0].counts().deferred < before
+    assert at_work.logics[0].tally().reads == 1
+    assert at_work.logics[0].tally().deferred < before
     for _ in range(400):
         at_work.epoch((), 1)
     assert at_work.results == case.expected()
@@ -231,7 +231,7 @@ def test_no_row_waits_longer_than_its_age_allows(case: Case, age: int):
     at_work = Run(replace(case.config, max_age=Duration.of(age)), case.memory)
     for rows, shards in zip(case.epochs, case.shards, strict=True):
         at_work.epoch(rows, shards)
-        assert all(logic.counts().earliest >= at_work.time - age for logic in at_work.logics)
+        assert all(logic.tally().earliest >= at_work.time - age for logic in at_work.logics)
     at_work.epoch((), 1, end=True)
     assert at_work.results == case.expected()
 

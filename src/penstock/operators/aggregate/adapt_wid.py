@@ -26,15 +26,14 @@ from penstock.kernels.segments import Mask
 from penstock.operators.aggregate.buffer import Buffer
 from penstock.operators.aggregate.config import Panes, WindowAggregate
 from penstock.operators.aggregate.entry import Entry, inside
+from penstock.operators.aggregate.inherited import Inherited
 from penstock.operators.aggregate.lanes import clean, counting
 from penstock.operators.aggregate.methods import AdaptWid
 from penstock.operators.aggregate.partials import Partials, Piece, Source, folded, pieces, with_arrivals
 from penstock.operators.aggregate.results import Read, Results
+from penstock.operators.aggregate.roles import by_port, port_of
+from penstock.operators.aggregate.spread import spread_over_windows
 from penstock.operators.aggregate.tuples import counted
-from penstock.operators.aggregate.wid import spread_over_windows
-
-_VOLUMES, _EAGER, _WAITING, _PASSING = 1_001, 1_002, 1_003, 1_100
-"""Ports: rows per group by their last window, groups that are eager, rows of lazy ones, partials made to be closed."""
 
 _MOMENTS = 64
 """How many pairs of high and low water marks are remembered, to know how long windows stay open."""
@@ -63,30 +62,39 @@ class AdaptAggregation:
         self._results = Results(config, inputs, self._entry.lanes, budget)
         self._settings = _with_sizes(settings, self._entry.lanes[0].schema, inputs[0].inside)
         self._bound = TIME_MIN
-        mine = {port: [page for page in state.pages if page.port == port] for port in {p.port for p in state.pages}}
-        self._tables = [
-            Partials(lane, place, store, budget, mine.get(place, [])) for place, lane in enumerate(self._entry.lanes)
-        ]
-        self._passing = [
-            Partials(lane, _PASSING + place, store, budget, []) for place, lane in enumerate(self._entry.lanes)
-        ]
+        pages = by_port(state, store, ("windows", "waiting", "volumes", "eager", "panes"))
+        self._tables, self._passing = (
+            [
+                Partials(lane, port_of(role, place), store, budget, pages.get(port_of(role, place), []))
+                for place, lane in enumerate(self._entry.lanes)
+            ]
+            for role in ("windows", "passing")
+        )
         groups = counting(config.by, (), inputs[0])
-        self._volumes = Partials(groups, _VOLUMES, store, budget, mine.get(_VOLUMES, []))
-        self._eager = Partials(groups, _EAGER, store, budget, mine.get(_EAGER, []))
-        self._waiting = Buffer(inputs[0].inside, _WAITING, store, budget, mine.get(_WAITING, []))
+        self._volumes, self._eager = (
+            Partials(groups, port_of(role), store, budget, pages.get(port_of(role), []))
+            for role in ("volumes", "eager")
+        )
+        self._waiting = Buffer(inputs[0].inside, port_of("waiting"), store, budget, pages.pop(port_of("waiting"), []))
+        self._inherited = Inherited(self._entry, inputs[0], self._panes, store, budget, pages)
         self._told_where = not state.pages
         self._seen: Time = state.meta.get("seen", TIME_MIN)
         self._moments: list[list[Time]] = state.meta.get("moments", [])
         self._open: float = state.meta.get("open", self._windows.range)
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
-        """Count rows by group; those of eager groups are folded, the others wait."""
+        """Count rows by group; those of eager groups are folded, the others wait. Partials cannot wait."""
+        if port:
+            self._fold(port, rows)
+            return iter(())
         first, after = self._windows.wids(times_of(rows))
         rows, last = inside(rows, after > first), (after - 1)[after > first]
         if not rows.num_rows:
             return iter(())
         self._seen = max(self._seen, int(times_of(rows).max()))
-        self._volumes.add(self._volumes.lane.lift(rows, self._rows, last))
+        volumes = self._volumes.lane.lift(rows, self._rows, last)
+        self._meter.lift(rows.num_rows, volumes.num_rows)
+        self._volumes.add(volumes)
         rows = rows.take(pa.array(np.argsort(hashes_of(rows), kind="stable")))
         sources = [Source(table) for table in (self._volumes, self._eager)]
         turned = False
@@ -101,6 +109,8 @@ class AdaptAggregation:
     def advance(self, port: int, bound: Time) -> Iterator[Out]:
         """Windows that end at or before the bound come out; groups that have become small turn lazy."""
         told, self._told_where = self._told_where, True
+        for place, partials in self._inherited.windows(self._windows.complete(bound)):
+            self._tables[place].add(partials)
         if bound <= self._bound:
             return
         closed, self._bound = self._windows.complete(self._bound), bound
@@ -129,7 +139,7 @@ class AdaptAggregation:
         for table in (*self._tables, self._volumes, self._eager):
             table.tidy()
         tables: list[Partials | Buffer] = [*self._tables, self._volumes, self._eager, self._waiting]
-        pages = tuple(page for table in tables for page in table.pages)
+        pages = (*(page for table in tables for page in table.pages), *self._inherited.pages)
         meta: dict[str, Any] = {"seen": self._seen, "moments": self._moments, "open": self._open}
         return State(pages, meta if pages else {})
 
@@ -182,7 +192,7 @@ class AdaptAggregation:
 
     def _arrive(self, piece: Piece, rows: pa.RecordBatch) -> None:
         eager = self._of_eager(piece, rows)
-        self._fold(inside(rows, eager))
+        self._fold(0, inside(rows, eager))
         self._waiting.add(inside(rows, ~eager))
 
     def _of_eager(self, piece: Piece, rows: pa.RecordBatch) -> Mask:
@@ -199,14 +209,14 @@ class AdaptAggregation:
             self._arrive(Piece(int(hashes[0]), int(hashes[-1])), rows)
         waiting.forget_below(TIME_MAX)
 
-    def _fold(self, rows: pa.RecordBatch) -> None:
+    def _fold(self, port: int, rows: pa.RecordBatch) -> None:
         closed = self._windows.complete(self._bound)
-        for place, partials in self._lifted(rows, closed, TIME_MAX):
+        for place, partials in self._lifted(port, rows, closed, TIME_MAX):
             self._meter.aggregate(updates=partials.num_rows)
             self._tables[place].add(partials)
 
-    def _lifted(self, rows: pa.RecordBatch, first: Wid, after: Wid) -> Iterator[tuple[int, pa.RecordBatch]]:
-        for place, panes in self._entry.lift(0, rows, lambda times: self._panes.tumbling.wids(times)[0]):
+    def _lifted(self, port: int, rows: pa.RecordBatch, first: Wid, after: Wid) -> Iterator[tuple[int, pa.RecordBatch]]:
+        for place, panes in self._entry.lift(port, rows, lambda times: self._panes.tumbling.wids(times)[0]):
             lane = self._entry.lanes[place]
             for partials in spread_over_windows(lane, panes, self._panes, self._budget, first, after):
                 yield place, partials
@@ -215,7 +225,7 @@ class AdaptAggregation:
         """Rows that wait are aggregated for the windows that close, and merged with the partials of those."""
         edge = int(self._windows.ends(np.array([complete - 1]))[0]) if complete < TIME_MAX else TIME_MAX
         for rows in self._waiting.between(TIME_MIN, edge):
-            for place, partials in self._lifted(rows, closed, complete):
+            for place, partials in self._lifted(0, rows, closed, complete):
                 self._passing[place].add(partials)
         spans = [numbers for table in (self._tables[0], self._passing[0]) if (numbers := table.numbers()) is not None]
         if spans:
@@ -259,13 +269,14 @@ class AdaptAggregation:
 
 
 def _with_sizes(settings: AdaptWid, partial: pa.Schema, row: pa.Schema) -> AdaptWid:
-    """Sizes by the columns where none are declared: those of numbers exactly, others as sixteen bytes."""
+    """Sizes by the columns where none are declared."""
     return replace(
         settings,
-        partial=settings.partial if settings.partial is not None else _width(partial),
-        row=settings.row if settings.row is not None else _width(row),
+        partial=settings.partial if settings.partial is not None else width(partial),
+        row=settings.row if settings.row is not None else width(row),
     )
 
 
-def _width(schema: pa.Schema) -> int:
+def width(schema: pa.Schema) -> int:
+    """The bytes of a row, by its columns: numbers exactly, others as sixteen bytes."""
     return sum(-(-kind.bit_width // 8) if pa.types.is_primitive(kind) else 16 for kind in schema.types)

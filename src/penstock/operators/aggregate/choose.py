@@ -7,7 +7,7 @@ from penstock.core.meter import Meter
 from penstock.core.operator import Logic, State
 from penstock.core.pages import PageStore
 from penstock.core.rows import RowType
-from penstock.core.windows import Landmark, PartitionedWindow, Session, SlideByTuple, TupleWindow
+from penstock.core.windows import Landmark, PartitionedWindow, Session, SlideByTuple
 from penstock.operators.aggregate.adapt_wid import AdaptAggregation
 from penstock.operators.aggregate.buffering import BufferingAggregation
 from penstock.operators.aggregate.config import WindowAggregate
@@ -35,7 +35,7 @@ def logic_of(
         return UpdatingAggregation(config, inputs, store, budget, state, meter)
     if isinstance(config.window, PartitionedWindow):
         return PartitionedAggregation(config, inputs, store, budget, state, meter)
-    if isinstance(config.window, TupleWindow) and config.window.order is None:
+    if config.by_arrival:
         return ArrivalAggregation(lambda s: _sliding(config, inputs, store, budget, s, meter), store, state)
     if isinstance(config.window, SlideByTuple):
         return SlideByTupleAggregation(config, inputs, store, budget, state, meter)

@@ -215,8 +215,18 @@ class WindowAggregate:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns whose hash places a row: a partition's rows must stay together, whatever group they are in."""
+        """The columns whose hash places a row: a partition's rows must stay together, whatever group they are in.
+
+        Rows that are numbered as they arrive, all groups together, must be in one place.
+        """
+        if self.by_arrival:
+            return ()
         return self.window.partition if isinstance(self.window, PartitionedWindow) else self.by
+
+    @property
+    def by_arrival(self) -> bool:
+        """Whether windows are made of the numbers that rows get as they arrive."""
+        return isinstance(self.window, TupleWindow) and self.window.order is None
 
     @property
     def panes(self) -> Panes | None:

@@ -19,12 +19,13 @@ from penstock.operators.aggregate.config import WindowAggregate
 from penstock.operators.aggregate.paned import PanedAggregation
 from penstock.operators.aggregate.partials import Partials, Source, folded, pieces, write_folded
 from penstock.operators.aggregate.results import Read
+from penstock.operators.aggregate.roles import Role
 
 
 class DifferentialAggregation(PanedAggregation):
     """Differential WLQ on one shard (specs: window-queries §2.7; F13)."""
 
-    roles = ("panes", "window")
+    roles: tuple[Role, ...] = ("panes", "window")
 
     def _restore(self, record: dict[str, Any]) -> None:
         """The window last closed, if it is known; otherwise the next is made from its panes."""
@@ -66,6 +67,11 @@ class DifferentialAggregation(PanedAggregation):
             entering, leaving = Source(panes, max(old[1], low), high), Source(panes, old[0], low)
             table.take(_slid(table, entering, leaving, wid))
         self._last = wid
+
+
+def is_differential(config: WindowAggregate, inputs: tuple[RowType, ...]) -> bool:
+    """Whether all aggregates can be undone exactly."""
+    return all(part.function.subtracts(part.kind) for part in config.lanes(inputs)[0].parts)
 
 
 def check_differential(config: WindowAggregate, inputs: tuple[RowType, ...]) -> None:

@@ -21,6 +21,7 @@ from penstock.operators.aggregate.lanes import Lane
 from penstock.operators.aggregate.paned import PanedAggregation
 from penstock.operators.aggregate.partials import Renumber, Source, write_folded
 from penstock.operators.aggregate.results import Read
+from penstock.operators.aggregate.roles import Role
 from penstock.operators.aggregate.session import last_times
 
 _AT_ONCE = 64
@@ -30,7 +31,7 @@ _AT_ONCE = 64
 class LandmarkAggregation(PanedAggregation):
     """Landmark windows on one shard (specs: window-queries §2.3, §2.5; F06)."""
 
-    roles = ("panes", "base")
+    roles: tuple[Role, ...] = ("panes", "base")
 
     def _restore(self, record: dict[str, Any]) -> None:
         """The base is no cache: it stays."""

@@ -29,7 +29,8 @@ from penstock.operators.aggregate.entry import Entry, inside
 from penstock.operators.aggregate.lanes import Lane
 from penstock.operators.aggregate.partials import Partials, Renumber, Source, write_folded
 from penstock.operators.aggregate.results import Read, Results
-from penstock.operators.aggregate.wid import windows_of_panes
+from penstock.operators.aggregate.roles import Role, by_port, port_of
+from penstock.operators.aggregate.spread import windows_of_panes
 
 _FEW_WINDOWS = 64
 """Up to so many windows are tried one by one; of more, only those that hold a pane."""
@@ -41,7 +42,7 @@ class PanedAggregation:
     direct_rows = 8_192
     """Windows of fewer partials than this are merged from their panes directly: a stack costs more than it saves."""
 
-    roles: tuple[str, ...] = ("panes", "running", "suffixes", "checkpoints")
+    roles: tuple[Role, ...] = ("panes", "running", "suffixes", "checkpoints")
     """What pages hold; a page's port tells its role and lane."""
 
     def __init__(
@@ -58,15 +59,16 @@ class PanedAggregation:
         self._panes: Panes = config.panes  # type: ignore[assignment]
         self._budget = budget
         self._meter = meter or Tally()
-        self._entry = Entry(config, inputs, budget)
+        self._entry = Entry(config, inputs, budget, self._meter)
         self._results = Results(config, inputs, self._entry.lanes, budget)
         self._bound = TIME_MIN
+        pages = by_port(state, store, self.roles)
         self._tables = {
             role: [
-                Partials(lane, port, store, budget, [page for page in state.pages if page.port == port])
-                for port, lane in enumerate(self._entry.lanes, start=place * len(self._entry.lanes))
+                Partials(lane, port_of(role, place), store, budget, pages.get(port_of(role, place), []))
+                for place, lane in enumerate(self._entry.lanes)
             ]
-            for place, role in enumerate(self.roles)
+            for role in self.roles
         }
         self._closed: Wid = state.meta.get("closed", TIME_MIN)
         self._told_where = bool(state.meta) or not state.pages
@@ -121,14 +123,14 @@ class PanedAggregation:
         return {"closed": self._closed, "first": self._first, "front": self._front, "ran": self._ran}
 
     def _restore(self, record: dict[str, Any]) -> None:
-        """Take up the stacks; without a record they are made again."""
+        """Take up the stacks; without a record, or with that of another method, they are made again."""
         self._first: Wid = record.get("first", TIME_MIN)
         """Where the old block of panes began."""
         self._front: Wid = record.get("front", TIME_MIN)
         """Where the new block of panes begins."""
         self._ran: Wid = record.get("ran", TIME_MIN)
         """The first pane that the running aggregate does not have."""
-        if not record:
+        if "front" not in record:
             self._clear("running", "suffixes", "checkpoints")
 
     def _forget(self) -> None:
@@ -137,11 +139,10 @@ class PanedAggregation:
             self._clear(*self.roles)
             return
         needed = self._panes.windows.extent(self._closed)[0] if self._closed > TIME_MIN else TIME_MIN
-        for role in ("panes", "suffixes", "checkpoints"):
-            for table in self._tables[role]:
-                table.forget_below(needed)
+        for table in (t for role in self.roles if role != "running" for t in self._tables[role]):
+            table.forget_below(needed)
 
-    def _clear(self, *roles: str) -> None:
+    def _clear(self, *roles: Role) -> None:
         for role in roles:
             for table in self._tables[role]:
                 table.clear()

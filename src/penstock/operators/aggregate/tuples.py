@@ -4,8 +4,8 @@ Over all rows, a row's number takes the place of its time and the windows are sl
 ranked by a count of those before them, and a window is complete once its partition has counted past it. Rows count as
 they arrive, or, if the window names an order, in the order of their time once bounds say that none is missing.
 
-Numbers of arrivals are counted where the rows are: a host that divides the rows of a `TupleWindow` over several shards
-must number them itself and make that number their time.
+Numbers of arrivals are counted where the rows are, so all rows of a `TupleWindow` by arrival are in one shard:
+`WindowAggregate.keys` has none to divide them by.
 """
 
 from __future__ import annotations

@@ -22,13 +22,14 @@ from penstock.operators.aggregate.config import Early
 from penstock.operators.aggregate.paned import PanedAggregation
 from penstock.operators.aggregate.partials import Piece, Source
 from penstock.operators.aggregate.results import Read
-from penstock.operators.aggregate.wid import windows_of_panes
+from penstock.operators.aggregate.roles import Role
+from penstock.operators.aggregate.spread import windows_of_panes
 
 
 class UpdatingAggregation(PanedAggregation):
     """Paned-WID that also puts out open windows, on one shard."""
 
-    roles = ("panes",)
+    roles: tuple[Role, ...] = ("panes",)
 
     _shown: int
     """Of how many multiples of `every` open windows have been shown."""

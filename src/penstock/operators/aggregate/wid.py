@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.core.budget import Budget
@@ -22,9 +21,11 @@ from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
 from penstock.core.windows import Slides, Wid
 from penstock.operators.aggregate.config import Panes, WindowAggregate
 from penstock.operators.aggregate.entry import Entry, inside
-from penstock.operators.aggregate.lanes import Lane
-from penstock.operators.aggregate.partials import Partials, Renumber, Source, cost
+from penstock.operators.aggregate.inherited import Inherited
+from penstock.operators.aggregate.partials import Partials, Source
 from penstock.operators.aggregate.results import Read, Results
+from penstock.operators.aggregate.roles import by_port, port_of
+from penstock.operators.aggregate.spread import spread_over_windows
 
 
 class WidAggregation:
@@ -45,13 +46,15 @@ class WidAggregation:
         self._panes = Panes.of(self._windows)
         self._budget = budget
         self._meter = meter or Tally()
-        self._entry = Entry(config, inputs, budget)
+        self._entry = Entry(config, inputs, budget, self._meter)
         self._results = Results(config, inputs, self._entry.lanes, budget)
         self._bound = TIME_MIN
+        pages = by_port(state, store, ("windows", "panes", "waiting"))
         self._tables = [
-            Partials(lane, place, store, budget, [page for page in state.pages if page.port == place])
+            Partials(lane, port_of("windows", place), store, budget, pages.get(port_of("windows", place), []))
             for place, lane in enumerate(self._entry.lanes)
         ]
+        self._inherited = Inherited(self._entry, inputs[0], self._panes, store, budget, pages)
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
         """Fold rows by pane, then each pane into all its windows."""
@@ -65,6 +68,8 @@ class WidAggregation:
 
     def advance(self, port: int, bound: Time) -> Iterator[Out]:
         """Every window that ends at or before the bound comes out: Fig 6-4 emits one of them only."""
+        for place, partials in self._inherited.windows(self._windows.complete(bound)):
+            self._tables[place].add(partials)
         if bound <= self._bound:
             return
         self._bound = bound
@@ -98,35 +103,4 @@ class WidAggregation:
         """The partials of open windows."""
         for table in self._tables:
             table.tidy()
-        return State(tuple(page for table in self._tables for page in table.pages))
-
-
-def spread_over_windows(
-    lane: Lane, partials: pa.RecordBatch, panes: Panes, budget: Budget, first: Wid = TIME_MIN, after: Wid = TIME_MAX
-) -> Iterator[pa.RecordBatch]:
-    """Partials of panes as those of their windows from `first` until before `after`, in chunks that fit the budget."""
-    if not partials.num_rows:
-        return
-    growth = -(-panes.count // panes.step)
-    size = max(1, int(partials.num_rows * (budget.room // 2) / max(1, growth * cost(partials))))
-    renumber = windows_of_panes(lane, panes, first, after)
-    for start in range(0, partials.num_rows, size):
-        part = partials.slice(start, size)
-        with budget.hold(min(growth * cost(part), budget.room), "the windows of arrivals"):
-            yield lane.fold(renumber(part))
-
-
-def windows_of_panes(lane: Lane, panes: Panes, first: Wid = TIME_MIN, after: Wid = TIME_MAX) -> Renumber:
-    """Gives each partial of a pane to every window that the pane is part of, from `first` until before `after`."""
-    windows = panes.windows
-
-    def renumber(partials: pa.RecordBatch) -> pa.RecordBatch:
-        low, high = windows.wids(times_of(partials))
-        low, high = np.maximum(low, first), np.minimum(high, after)
-        sizes = np.maximum(high - low, 0)
-        stop = np.cumsum(sizes)
-        wids = np.arange(int(stop[-1]) if stop.size else 0) + np.repeat(low - (stop - sizes), sizes)
-        spread = partials.take(pa.array(np.repeat(np.arange(partials.num_rows), sizes)))
-        return lane.renumbered(spread, wids)
-
-    return renumber
+        return State((*(page for table in self._tables for page in table.pages), *self._inherited.pages))

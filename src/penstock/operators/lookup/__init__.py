@@ -9,7 +9,10 @@ from penstock.operators.lookup.hybridjoin import HybridJoin
 from penstock.operators.lookup.inlj import Inlj
 from penstock.operators.lookup.meshjoin import MeshJoin
 from penstock.operators.lookup.methods import LookupMethod, Stages, lookup_method_name
+from penstock.operators.lookup.partition_based import PartitionBased
+from penstock.operators.lookup.partitioned import Partitioned
 from penstock.operators.lookup.shedding import Shedding
+from penstock.operators.lookup.ssij import Ssij
 
 __all__ = [
     "Front",
@@ -19,7 +22,10 @@ __all__ = [
     "LookupJoin",
     "LookupMethod",
     "MeshJoin",
+    "PartitionBased",
+    "Partitioned",
     "Shedding",
+    "Ssij",
     "Stages",
     "lookup_method_name",
 ]

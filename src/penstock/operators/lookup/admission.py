@@ -25,6 +25,8 @@ class Verdict(NamedTuple):
 
     admitted: Indices
     evicted: Indices
+    passing: int = 0
+    """How many candidates would get in and leave for another of them, if they came one by one."""
 
 
 def strict(held: Frequencies, sizes: Indices, free: int, offered: Frequencies, needs: Indices) -> Verdict:
@@ -67,7 +69,7 @@ def paper(held: Frequencies, sizes: Indices, free: int, offered: Frequencies, ne
     stays = np.zeros(everyone.size, np.bool_)
     stays[order[: np.searchsorted(np.cumsum(rows[order]), room, side="right")]] = True
     admitted = np.flatnonzero(np.append(stays[held.size :], True))
-    return Verdict(admitted, np.flatnonzero(~stays[: held.size]))
+    return Verdict(admitted, np.flatnonzero(~stays[: held.size]), offered.size - admitted.size)
 
 
 RULES: dict[Policy, Callable[[Frequencies, Indices, int, Frequencies, Indices], Verdict]] = {

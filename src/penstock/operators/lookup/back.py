@@ -30,6 +30,8 @@ class BackStats:
     bytes_read: int = 0
     looked_up: int = 0
     """Keys that were asked for one by one."""
+    at_hand: int = 0
+    """Rows whose partition was in memory when they came to it."""
 
 
 @dataclass(slots=True)
@@ -42,6 +44,8 @@ class Desk:
     front: FrontStage | None = None
     meter: Meter | None = None
     stats: BackStats = field(default_factory=BackStats)
+    backlog: int = 0
+    """Rows that have come, and have yet to be let in."""
 
     def scan(self, partition: int) -> pa.RecordBatch:
         """Read a partition."""
@@ -52,23 +56,23 @@ class Desk:
         self.stats.looked_up += hashes.size
         return self._read(self.table.get(hashes, keys))
 
-    def meet(
-        self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch, *, whole: bool = True
-    ) -> Generator[Out, None, Mask]:
-        """Let rows meet master rows; which of them found any comes back. `whole`: all rows of each key are there.
+    def meet(self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch) -> Generator[Out, None, Mask]:
+        """Let rows meet master rows, all that there are of each key; which of them found any comes back.
 
-        What was found is offered to the cache.
+        What was found is offered to the cache, if there is one.
         """
         matched = np.zeros(rows.num_rows, np.bool_)
-        counts = np.zeros(master.num_rows, np.int64)
-        asked = np.zeros(master.num_rows, np.uint64)
-        with self.budget.hold(rows.nbytes + 16 * master.num_rows, "rows that meet the table"):
+        offers = 0 if self.front is None else master.num_rows
+        counts = np.zeros(offers, np.int64)
+        asked = np.zeros(offers, np.uint64)
+        with self.budget.hold(rows.nbytes + 16 * offers, "rows that meet the table"):
             for i, j in self.answers.pairs(rows, hashes, master):
                 matched[i] = True
-                counts += np.bincount(j, minlength=counts.size)
-                asked[j] = hashes_of(rows)[i]
+                if offers:
+                    counts += np.bincount(j, minlength=offers)
+                    asked[j] = hashes_of(rows)[i]
                 yield from self.answers.found(rows, i, master, j)
-            if self.front is not None and whole:
+            if offers:
                 self._offer(master, asked, counts)
         if self.meter is not None:
             self.meter.compute(comparisons=rows.num_rows, chain_nodes=master.num_rows)
@@ -104,5 +108,13 @@ class BackEnd(Protocol):
 
     @property
     def at_once(self) -> bool:
-        """Whether rows never wait for others to share a read."""
+        """Whether a step is due, though more rows may wait."""
+        ...
+
+    def renew(self) -> None:
+        """The table is another than the one that waiting rows were put for."""
+        ...
+
+    def meta(self) -> dict[str, object]:
+        """What to remember beside the rows that wait: small, JSON-able, given back to the next one."""
         ...

@@ -57,12 +57,8 @@ class LookupJoin:
             raise ConfigError(
                 f"how={self.how!r} is not a kind of lookup. Write 'inner', or 'left' to keep rows that find nothing."
             )
-        theirs = {theirs for _, theirs in self.on}
-        if theirs != set(self.table.keys):
-            raise ConfigError(
-                f"on={[ours for ours, _ in self.on]} looks up by {', '.join(sorted(theirs))}, but the table is keyed "
-                f"by {', '.join(self.table.keys)}. Key it by the columns of on=."
-            )
+        if in_order_of(self.table.keys, self.on) != self.on:
+            raise ConfigError(f"on={self.on} must name the table's keys in their order, {', '.join(self.table.keys)}.")
         read_stages(self.method)
         if self.quota is not None and self.quota < 0:
             raise ConfigError(f"quota={self.quota} is no number of reads. Write 0 or more.")
@@ -130,3 +126,18 @@ class LookupJoin:
         from penstock.operators.lookup.logic import LookupLogic
 
         return LookupLogic(self, inputs[0], store, budget, state, meter)
+
+
+def in_order_of(keys: tuple[str, ...], on: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """`on` in the order of the table's keys, of which it must be all: hashes of keys depend on their order.
+
+    >>> in_order_of(("a", "b"), (("x", "b"), ("y", "a")))
+    (('y', 'a'), ('x', 'b'))
+    """
+    theirs = [name for _, name in on]
+    if sorted(theirs) != sorted(keys):
+        raise ConfigError(
+            f"on={[ours for ours, _ in on]} looks up by {', '.join(theirs)}, but the table is keyed by "
+            f"{', '.join(keys)}. Look up by all of its keys, or key it by the columns of on=."
+        )
+    return tuple(sorted(on, key=lambda pair: keys.index(pair[1])))

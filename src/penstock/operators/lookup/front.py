@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.core.budget import Budget
@@ -78,13 +80,22 @@ class _Block:
     changed: bool = True
 
     @property
-    def sizes(self) -> Indices:
-        return np.diff(self.first, append=self.rows.num_rows)
+    def single(self) -> bool:
+        """Whether each entry is one row."""
+        return bool(self.first.size == self.rows.num_rows)
 
     @property
-    def entry(self) -> Indices:
-        """The entry of each row."""
-        return np.repeat(np.arange(self.first.size), self.sizes)
+    def sizes(self) -> Indices:
+        """How many rows each entry has."""
+        return np.diff(self.first, append=self.rows.num_rows)
+
+    def by_row(self, of_entries: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """What is known of entries, for each of their rows."""
+        return of_entries if self.single else np.repeat(of_entries, self.sizes)
+
+    def of_rows(self, rows: Indices) -> Indices:
+        """The entries of some rows."""
+        return rows if self.single else np.searchsorted(self.first, rows, "right") - 1
 
 
 class FrontStage:
@@ -119,7 +130,7 @@ class FrontStage:
     @property
     def keys(self) -> pa.Table:
         """The keys that are cached, to look at."""
-        live = [block.rows.take(pa.array(np.flatnonzero(block.alive[block.entry]))) for block in self._blocks]
+        live = [block.rows.take(pa.array(np.flatnonzero(block.by_row(block.alive)))) for block in self._blocks]
         return pa.Table.from_batches(live, self.schema)
 
     def probe(self, rows: pa.RecordBatch) -> Generator[Out, None, Mask]:
@@ -129,7 +140,7 @@ class FrontStage:
         for block in self._blocks:
             counts = np.zeros(block.rows.num_rows, np.int64)
             for i, j in self._answers.pairs(rows, hashes, block.rows):
-                live = block.alive[np.searchsorted(block.first, j, "right") - 1]
+                live = block.alive[block.of_rows(j)]
                 i, j = i[live], j[live]
                 hit[i] = True
                 there = block.rows.column(PRESENT).to_numpy(zero_copy_only=False)[j]
@@ -210,22 +221,24 @@ class FrontStage:
             if block.page is None:
                 block.page = write_page(store, CACHED, block.rows)
             if block.changed:
-                worth = np.where(block.alive, block.freq, -1.0)[block.entry]
-                beside = pa.record_batch({"freq": pa.array(worth), "entry": pa.array(block.entry)})
+                worth = block.by_row(np.where(block.alive, block.freq, -1.0))
+                entry = block.by_row(np.arange(block.first.size))
+                beside = pa.record_batch({"freq": pa.array(worth), "entry": pa.array(entry)})
                 block.page = _marked(block.page, store.put(beside))
             pages.append(block.page)
         return pages
 
     def restore(self, store: PageStore, pages: Sequence[Page]) -> None:
-        """Take up what was saved."""
+        """Take up what was saved, as far as there is room: of several shards there may be more."""
         for page in pages:
             rows = read_page(store, page)
             beside = store.get(str(page.marks)).slice(page.begin, page.rows)
             entry = beside.column("entry").to_numpy()
             first = run_starts(entry)
             freq = beside.column("freq").to_numpy()[first].copy()
-            self._charge(rows)
-            self._blocks.append(_Block(rows, first, freq, freq >= 0, page, changed=False))
+            if self._charge(rows):
+                self._blocks.append(_Block(rows, first, freq, freq >= 0, page, changed=False))
+        self.resize(self.limit)
 
     def _admit(self, rows: pa.RecordBatch, first: Indices, offered: Frequencies, order: Indices) -> None:
         where, freq, sizes = self._entries()
@@ -235,8 +248,8 @@ class FrontStage:
         verdict = RULES[self._settings.policy](freq, sizes, free, offered[rank], needs[rank])
         admitted = np.sort(rank[verdict.admitted])
         self._evict(where, verdict.evicted)
-        self.stats.admissions += admitted.size
-        self.stats.evictions += verdict.evicted.size
+        self.stats.admissions += admitted.size + verdict.passing
+        self.stats.evictions += verdict.evicted.size + verdict.passing
         self._decay(offered.size)
         if admitted.size:
             chosen = np.zeros(first.size, np.bool_)
@@ -295,8 +308,8 @@ class FrontStage:
         held, live = sum(block.rows.num_rows for block in self._blocks), self.rows
         if len(self._blocks) <= _BLOCKS and 2 * live >= held:
             return
-        kept = [block.rows.filter(pa.array(block.alive[block.entry])) for block in self._blocks]
-        freq = np.concatenate([np.empty(0), *(np.where(b.alive, b.freq, -1.0)[b.entry] for b in self._blocks)])
+        kept = [block.rows.filter(pa.array(block.by_row(block.alive))) for block in self._blocks]
+        freq = np.concatenate([np.empty(0), *(b.by_row(np.where(b.alive, b.freq, -1.0)) for b in self._blocks)])
         freq = freq[freq >= 0]
         whole = concat(kept, self.schema)
         order = np.argsort(hashes_of(whole), kind="stable")

@@ -67,6 +67,16 @@ class OldestFirstJoin:
             yield from desk.answers.alone(rows, np.flatnonzero(~matched))
         desk.stats.finished += rows.num_rows
 
+    def renew(self) -> None:
+        """The table is another: find again where rows must look."""
+        if len(self.waiting):
+            rows = self.waiting.rows(np.ones(len(self.waiting), np.bool_))
+            self.waiting.send(self._desk.table.partition_of(self.waiting.hash, self._desk.answers.keys(rows)))
+
+    def meta(self) -> dict[str, object]:
+        """Nothing."""
+        return {}
+
     def _leave(self, which: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Iterator[Out]:
         if which.any():
             rows, _ = self.waiting.take(which)

@@ -42,8 +42,8 @@ class IndexJoin:
 
     @property
     def at_once(self) -> bool:
-        """A row never waits."""
-        return True
+        """A row never waits for others."""
+        return len(self.waiting) > 0
 
     def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: Indices | int = 0) -> None:
         """Let rows wait for the next request."""
@@ -70,6 +70,13 @@ class IndexJoin:
             with self._desk.budget.hold(master.nbytes, "rows of the table"):
                 yield from self._answer(rows, hashes, master)
         self._desk.stats.finished += rows.num_rows
+
+    def renew(self) -> None:
+        """Rows ask by key, whatever the table is."""
+
+    def meta(self) -> dict[str, object]:
+        """Nothing."""
+        return {}
 
     def _answer(self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch) -> Iterator[Out]:
         desk = self._desk

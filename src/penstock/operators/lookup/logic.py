@@ -14,9 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.budget import Budget
+from penstock.core.errors import StateError
+from penstock.core.master import layout_of
 from penstock.core.meter import Meter
 from penstock.core.operator import Allowance, Out, State
-from penstock.core.pages import PageStore
+from penstock.core.pages import Page, PageStore
 from penstock.core.progress import Bounds
 from penstock.core.rows import Indices, RowType
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
@@ -30,7 +32,10 @@ from penstock.operators.lookup.front import CACHED, FrontStage
 from penstock.operators.lookup.hybridjoin import HybridJoin, OldestFirstJoin
 from penstock.operators.lookup.inlj import MISSED, IndexJoin, Inlj
 from penstock.operators.lookup.meshjoin import CyclicJoin, MeshJoin
+from penstock.operators.lookup.partition_based import PartitionBased, WaitingAreasJoin
+from penstock.operators.lookup.partitioned import Partitioned, PartitionedJoin
 from penstock.operators.lookup.shedding import Load, lottery
+from penstock.operators.lookup.ssij import PhasedJoin, Ssij
 from penstock.operators.lookup.waiting import WAITING, Waiting
 
 _LEAST = 64
@@ -42,6 +47,9 @@ _INBOX, _SHED = 4, 16
 _OLDEST = 1.0
 
 _PORTS = (WAITING, CACHED, MISSED, INBOX, SHED)
+
+HELD = (WAITING, INBOX, SHED)
+"""The ports of pages whose rows have yet to come out."""
 
 
 class LookupLogic:
@@ -61,6 +69,7 @@ class LookupLogic:
         self._store = store
         self._bound: Time = TIME_MIN
         table = config.table.open(config.version)
+        config.stages.check(table)
         answers = Answers(config, stream, budget)
         settings = config.stages.front
         self.front = None if settings is None else FrontStage(settings, answers, table.columns, budget)
@@ -116,7 +125,7 @@ class LookupLogic:
         """Another epoch begins: the table may be read so many times."""
         self.load.left = reads
 
-    def counts(self) -> LookupCounts:
+    def tally(self) -> LookupCounts:
         """What it holds now, and what it did since it was made."""
         desk, front = self.desk.stats, self.front
         return LookupCounts(
@@ -140,9 +149,17 @@ class LookupLogic:
         least = min(self._bound, self._earliest())
         return Bounds((least, least), (least, least))
 
+    def counts(self) -> dict[str, int]:
+        """What was done since this logic was made, and what there is now: for reports."""
+        done = self.tally().to_json()
+        del done["earliest"]
+        if self.front is None:
+            return {name: count for name, count in done.items() if name not in ("hits", "misses")}
+        return {**done, "evictions": self.front.stats.evictions, "cached": self.front.rows}
+
     def state(self) -> State:
         """Rows that wait, what is cached, and what is known of keys that are not."""
-        pages = self.waiting.save(self._store) + self.inbox.save() + self.shed.save()
+        pages = self.waiting.save(self._store, self._kind) + self.inbox.save() + self.shed.save()
         meta: dict[str, object] = {"version": self.desk.table.version, "arrived": self._arrived}
         if self._config.shed.on:
             meta["load"] = self.load.to_json()
@@ -151,17 +168,22 @@ class LookupLogic:
             meta["threshold"] = self.front.threshold.value
         if isinstance(self.back, IndexJoin):
             pages += self.back.missed.save(self._store)
-        if isinstance(self.back, CyclicJoin):
-            meta["cursor"] = self.back.cursor
+        meta |= {self._kind: self.back.meta(), "layout": layout_of(self.desk.table)}
         return State(tuple(pages), meta)
+
+    @property
+    def _kind(self) -> str:
+        """The back end's name, under which rows wait."""
+        return type(self._config.stages.back).__name__.lower()
 
     def _serve(self) -> Iterator[Out]:
         """Iterate until all that arrived, and was put aside, is answered or waits; as long as the table may be read.
 
         Where the number of reads is limited and rows are put aside, no read is saved up for rows to share.
         """
-        while (len(self.inbox) or len(self.shed)) and self.load.may_read:
-            self._balance()
+        while (len(self.inbox) or len(self.shed) or self.back.at_once) and self.load.may_read:
+            if len(self.inbox) or len(self.shed):
+                self._balance()
             yield from self._let_in()
             hasty = self.load.left is not None and len(self.shed)
             if len(self.inbox) or self.back.at_once or hasty:
@@ -237,6 +259,7 @@ class LookupLogic:
             if rows.num_rows:
                 if self.front is not None:
                     self.front.stats.misses += rows.num_rows
+                self.desk.backlog = len(self.inbox)
                 self.back.put(rows, hash_keys(self.desk.answers.keys(rows)), attempts[:free])
 
     def _misses(self, rows: pa.RecordBatch, attempts: Indices) -> Generator[Out, None, tuple[pa.RecordBatch, Indices]]:
@@ -262,8 +285,15 @@ class LookupLogic:
         settings = self._config.stages.back
         if isinstance(settings, Inlj):
             return IndexJoin(settings, self.desk, self.waiting)
+        meta = state.meta.get(self._kind, {})
         if isinstance(settings, MeshJoin):
-            return CyclicJoin(settings, self.desk, self.waiting, int(state.meta.get("cursor", 0)))
+            return CyclicJoin(settings, self.desk, self.waiting, meta)
+        if isinstance(settings, Partitioned):
+            return PartitionedJoin(settings, self.desk, self.waiting, meta)
+        if isinstance(settings, Ssij):
+            return PhasedJoin(settings, self.desk, self.waiting, meta)
+        if isinstance(settings, PartitionBased):
+            return WaitingAreasJoin(settings, self.desk, self.waiting, meta)
         if isinstance(settings, HybridJoin):
             return OldestFirstJoin(settings, self.desk, self.waiting)
         raise TypeError(settings)
@@ -271,7 +301,8 @@ class LookupLogic:
     def _restore(self, state: State) -> None:
         """Take up the state; where the table has changed meanwhile, what is cached of it goes."""
         by_port = {port: [p for p in state.pages if p.port == port] for port in _PORTS}
-        self.waiting.restore(self._store, by_port[WAITING])
+        ours = [page for page in by_port[WAITING] if page.run in (None, self._kind)]
+        self.waiting.restore(self._store, ours)
         self.inbox.restore(by_port[INBOX])
         self.shed.restore(by_port[SHED])
         self.load.restore(state.meta.get("load", {}))
@@ -281,19 +312,35 @@ class LookupLogic:
         if self.front is not None:
             self.front.restore(self._store, by_port[CACHED])
             self.front.threshold.value = int(state.meta.get("threshold", self.front.threshold.value))
+        if isinstance(self.back, CyclicJoin) and state.meta.get("layout") != layout_of(self.desk.table):
+            self.back.cut_anew()
         known = state.meta.get("version")
         if known != self.desk.table.version:
             self._renew(None if known is None else str(known))
+        self._take_over([page for page in by_port[WAITING] if page not in ours])
+
+    def _take_over(self, pages: list[Page]) -> None:
+        """Let rows wait here that waited in another back end; those that have matched there have met all they can."""
+        if not pages:
+            return
+        others = Waiting(self._stream.inside, self.desk.budget)
+        others.restore(self._store, pages)
+        if others.matched.any() and not (self.desk.table.clustered or self.desk.table.unique):
+            raise StateError(
+                f"Rows that wait have met a part of the table by method={pages[0].run!r}, and which is known to that "
+                f"method only. Start with it once more and let it drain, or with a new checkpoint directory."
+            )
+        others.take(others.matched)
+        rows, numbers = others.take(np.ones(len(others), np.bool_))
+        if rows.num_rows:
+            self.back.put(rows, numbers["hash"].view(np.uint64), numbers["attempts"])
 
     def _renew(self, since: str | None) -> None:
         """The table is not what it was: forget what changed, and find again where rows must look."""
-        table, answers = self.desk.table, self.desk.answers
-        changes = None if since is None else table.changes(since).keys
+        changes = None if since is None else self.desk.table.changes(since).keys
         if self.front is not None:
             keys = (
                 None if changes is None else [changes.column(name).combine_chunks() for name in self._config.table_keys]
             )
             self.front.invalidate(keys)
-        if isinstance(self.back, OldestFirstJoin) and len(self.waiting):
-            rows = self.waiting.rows(np.ones(len(self.waiting), np.bool_))
-            self.waiting.send(table.partition_of(self.waiting.hash, answers.keys(rows)))
+        self.back.renew()

@@ -7,8 +7,9 @@ rows enter only at the beginning of a logical partition of several loads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,9 @@ from penstock.core.rows import Hashes, Indices
 from penstock.operators.lookup.back import Desk
 from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.waiting import Waiting
+
+_NOWHERE = -1
+"""Where rows come to next that have met all there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,11 @@ class MeshJoin:
 class CyclicJoin:
     """Waiting rows and the cursor."""
 
-    def __init__(self, settings: MeshJoin, desk: Desk, waiting: Waiting, cursor: int = 0) -> None:
+    def __init__(self, settings: MeshJoin, desk: Desk, waiting: Waiting, meta: Mapping[str, Any]) -> None:
         self._settings = settings
         self._desk = desk
         self.waiting = waiting
-        self.cursor = cursor % max(1, desk.table.partitions)
+        self.cursor = int(meta.get("cursor", 0)) % max(1, desk.table.partitions)
         self._entered = 0
 
     @property
@@ -76,15 +80,37 @@ class CyclicJoin:
             master = desk.scan(self.cursor)
             with desk.budget.hold(master.nbytes, "a partition of the table"):
                 rows = waiting.rows(here)
-                whole = desk.table.unique or desk.table.clustered
-                matched = yield from desk.meet(rows, waiting.hash[here], master, whole=whole)
+                matched = yield from desk.meet(rows, waiting.hash[here], master)
                 waiting.mark(here[matched])
         self.cursor = (self.cursor + 1) % max(1, partitions)
         self._entered = 0
         met = np.zeros(len(waiting), np.bool_)
         met[here] = True
         waiting.move(met, self.cursor)
-        yield from self._expire(met & (waiting.start == self.cursor))
+        yield from self._expire((met & (waiting.start == self.cursor)) | (waiting.partition == _NOWHERE))
+
+    def renew(self) -> None:
+        """Rows go on from where they are; of a table that has become shorter they have met what is no longer there."""
+        end = max(1, self._desk.table.partitions)
+        partition, start = self.waiting.partition, self.waiting.start
+        over = (partition >= end) & ((start > partition) | (start == 0))
+        partition[partition >= end] = 0
+        start[start >= end] = 0
+        partition[over] = _NOWHERE
+
+    def meta(self) -> dict[str, object]:
+        """Where the cursor is."""
+        return {"cursor": self.cursor}
+
+    def cut_anew(self) -> None:
+        """Keys have moved to partitions with other numbers, so nobody knows which of them a row has still to meet.
+
+        But all rows of its key are in one partition: a row that has matched has met it, any other may start again.
+        """
+        if self._desk.table.clustered and len(self.waiting):
+            rows, _ = self.waiting.take(self.waiting.matched)
+            self._desk.stats.finished += rows.num_rows
+            self.waiting.restart(self.cursor)
 
     def _expire(self, done: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Iterator[Out]:
         """Rows that have met the whole table leave; of a left join those that matched nothing come out."""

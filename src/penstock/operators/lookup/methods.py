@@ -6,14 +6,30 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from penstock.core.errors import ConfigError
+from penstock.core.master import MasterTable
 from penstock.operators.lookup.front import Front
 from penstock.operators.lookup.hybridjoin import HybridJoin
 from penstock.operators.lookup.inlj import Inlj
 from penstock.operators.lookup.meshjoin import MeshJoin
+from penstock.operators.lookup.partition_based import PartitionBased
+from penstock.operators.lookup.partitioned import Partitioned
+from penstock.operators.lookup.ssij import Ssij
 
-MethodName = Literal["auto", "inlj", "meshjoin", "r-meshjoin", "hybridjoin", "cinlj", "cmeshjoin", "chybridjoin"]
+MethodName = Literal[
+    "auto",
+    "inlj",
+    "meshjoin",
+    "r-meshjoin",
+    "hybridjoin",
+    "cinlj",
+    "cmeshjoin",
+    "chybridjoin",
+    "partitioned",
+    "ssij",
+    "partition-based",
+]
 
-Back = Inlj | MeshJoin | HybridJoin
+Back = Inlj | MeshJoin | HybridJoin | Partitioned | Ssij | PartitionBased
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +48,26 @@ class Stages:
         """Whether rows may wait over epochs."""
         return not isinstance(self.back, Inlj)
 
+    def check(self, table: MasterTable) -> None:
+        """Refuse a table of which this method would find, or keep, only some of the rows of a key.
+
+        INLJ asks for all rows of a key wherever they are; the others have the partitions that they read.
+        """
+        if isinstance(self.back, Inlj) or table.clustered:
+            return
+        keys, name = ", ".join(table.keys), lookup_method_name(self)
+        remedy = f"Sort the table by {keys}, so that equal keys lie together, or write method='cinlj' or 'meshjoin'."
+        if not isinstance(self.back, MeshJoin):
+            raise ConfigError(
+                f"method={name!r} reads the one partition that has a key, but this table does not say which partition "
+                f"has which {keys}, or has rows of one {keys} in several. {remedy}"
+            )
+        if self.front is not None and not table.unique:
+            raise ConfigError(
+                f"method={name!r} keeps all rows of a frequent {keys}, but this table has them in several partitions, "
+                f"and a read brings only some of them. {remedy}"
+            )
+
 
 LookupMethod = MethodName | Stages
 
@@ -40,10 +76,22 @@ _NAMED: dict[str, Stages] = {
     "meshjoin": Stages(MeshJoin()),
     "r-meshjoin": Stages(MeshJoin(loads_per_logical=4)),
     "hybridjoin": Stages(HybridJoin()),
+    "partitioned": Stages(Partitioned()),
+    "ssij": Stages(Ssij()),
+    "partition-based": Stages(PartitionBased()),
 }
 _NAMED |= {f"c{name}": replace(_NAMED[name], front=Front()) for name in ("inlj", "meshjoin", "hybridjoin")}
 _NAMED["cinlj"] = Stages(Inlj(), Front(share=0.5, policy="decay", threshold=1))
 _NAMED["auto"] = _NAMED["cinlj"]
+
+_PLAIN: dict[type[Back], str] = {
+    Inlj: "inlj",
+    MeshJoin: "meshjoin",
+    HybridJoin: "hybridjoin",
+    Partitioned: "partitioned",
+    Ssij: "ssij",
+    PartitionBased: "partition-based",
+}
 
 
 def read_stages(method: LookupMethod) -> Stages:
@@ -67,8 +115,7 @@ def lookup_method_name(method: LookupMethod) -> str:
     """
     if not isinstance(method, Stages):
         return method
-    names = {Inlj: "inlj", HybridJoin: "hybridjoin", MeshJoin: "meshjoin"}
-    plain = names[type(method.back)]
+    plain = _PLAIN[type(method.back)]
     if isinstance(method.back, MeshJoin) and method.back.loads_per_logical > 1:
         plain = "r-meshjoin"
     return plain if method.front is None else f"c{plain}"

@@ -7,6 +7,7 @@ them; the rows themselves are gathered only when they leave.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -147,8 +148,13 @@ class Waiting:
         """All rows wait for these partitions now: the table has been cut anew."""
         self._column("partition")[:] = partition
 
-    def save(self, store: PageStore) -> list[Page]:
-        """The rows as pages, sorted by hash as pages are; the numbers travel as columns."""
+    def restart(self, partition: int) -> None:
+        """All rows start again, at `partition`."""
+        for name in ("partition", "start"):
+            self._column(name)[:] = partition
+
+    def save(self, store: PageStore, run: str | None = None) -> list[Page]:
+        """The rows as pages of a `run`, sorted by hash as pages are; the numbers travel as columns."""
         if not len(self):
             return []
         rows = self.rows(np.ones(len(self), np.bool_))
@@ -156,7 +162,7 @@ class Waiting:
         fields = [*self._schema, *(pa.field(f"__{name}", pa.int64()) for name in _NUMBERS)]
         whole = pa.RecordBatch.from_arrays([*rows.columns, *extra], schema=pa.schema(fields))
         order = page_order(hashes_of(whole), times_of(whole))
-        return [write_page(store, WAITING, whole.take(pa.array(order)))]
+        return [replace(write_page(store, WAITING, whole.take(pa.array(order))), run=run)]
 
     def restore(self, store: PageStore, pages: list[Page]) -> None:
         """Take up the rows of pages, in the order in which they arrived, as far as shards agree on one."""

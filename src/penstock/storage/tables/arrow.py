@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.core.errors import ConfigError
 from penstock.core.master import Changes, TableSize, master_schema
 from penstock.core.rows import Hashes, Indices, hashes_of
-from penstock.kernels.distinct import firsts
+from penstock.kernels.distinct import firsts, run_starts
 from penstock.kernels.hashing import hash_keys
 
 
@@ -112,11 +112,21 @@ def rows_of_hashes(rows: pa.RecordBatch, hashes: Hashes) -> pa.RecordBatch:
     >>> rows_of_hashes(rows, hashes_of(rows)[:1]).num_rows
     1
     """
-    held, wanted = hashes_of(rows), np.unique(hashes)
+    held, wanted = hashes_of(rows), distinct(hashes)
     begin, end = held.searchsorted(wanted), held.searchsorted(wanted, "right")
     counts = end - begin
     places = np.repeat(begin - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
     return rows.take(pa.array(places))
+
+
+def distinct(hashes: Hashes) -> Hashes:
+    """Each hash once, in ascending order. (By sorting, which for hashes is much faster than ``np.unique``.)
+
+    >>> distinct(np.array([3, 1, 3], np.uint64)).tolist()
+    [1, 3]
+    """
+    ascending = np.sort(hashes)
+    return ascending[run_starts(ascending.view(np.int64))]
 
 
 def is_unique(rows: pa.RecordBatch, keys: Sequence[str]) -> bool:

@@ -1,0 +1,172 @@
+"""A lookup join in virtual time: the real join reads a table on a simulated disk, and each row's work takes constants.
+
+The stream is there whenever the join can take more of it, unless rows are given moments to arrive at. What is counted
+are operations; the seconds are those of the machine that is modelled (§2.2–2.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.core.budget import Budget
+from penstock.core.delays import Seconds
+from penstock.core.operator import Out, State
+from penstock.core.rows import TIME, RowType
+from penstock.core.time import as_times
+from penstock.kernels.hashing import hash_keys
+from penstock.operators.lookup import Inlj, LookupJoin
+from penstock.operators.lookup.logic import LookupLogic
+from penstock.planner.lookup_costs import Operations
+from penstock.storage.memory import MemoryPages
+from penstock.storage.simulated import DiskModel, VirtualClock
+from penstock.storage.tables.simulated import OpenSimulatedTable, SimulatedTable
+from penstock.workloads.lookup import STREAM
+
+ROWS = RowType(STREAM, keys=("key",), time="t")
+"""The rows of a stream, as a join takes them."""
+
+_AMPLE = 1 << 50
+"""Bytes that never run out: the memory an experiment grants is in the numbers of slots."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookupMachine:
+    """What work takes: a disk, what each request takes besides, a CPU, and how many bytes a master row counts."""
+
+    disk: DiskModel
+    operations: Operations
+    row_bytes: int
+    request: float = 0.0
+
+
+class LookupPath(NamedTuple):
+    """After each hand-over, since the beginning: what was done, and the seconds that it took."""
+
+    finished: npt.NDArray[np.int64]
+    hits: npt.NDArray[np.int64]
+    reads: npt.NDArray[np.int64]
+    busy: Seconds
+
+
+class LookupRecording(NamedTuple):
+    """A run: its path, and for each result the place of its row in the stream and how long that was worked on."""
+
+    path: LookupPath
+    ids: npt.NDArray[np.int64]
+    processing: Seconds
+    """From when a row was handed over until it came out, without the time in which there was nothing to do."""
+
+    def since(self, step: int) -> LookupTotals:
+        """What was done after so many hand-overs: after the warm-up."""
+        done = [float(column[-1] - (column[step - 1] if step else 0)) for column in self.path]
+        return LookupTotals(*done)
+
+
+class LookupTotals(NamedTuple):
+    """What was done in a part of a run."""
+
+    finished: float
+    hits: float
+    reads: float
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """μ: rows finished in a second of work."""
+        return self.finished / self.seconds
+
+    @property
+    def hit_share(self) -> float:
+        """The part of them that the front stage answered."""
+        return self.hits / self.finished
+
+    @property
+    def per_read(self) -> float:
+        """Rows finished for each read of the table."""
+        return self.finished / max(1.0, self.reads)
+
+
+def simulate_lookup(
+    config: LookupJoin,
+    stream: pa.Table,
+    machine: LookupMachine,
+    batch: int = 256,
+    arrivals: Seconds | None = None,
+) -> LookupRecording:
+    """Run `config` over a stream of columns `STREAM`, `batch` rows at a time, to the end of the stream.
+
+    Rows that still wait then stay where they are. With `arrivals`, a batch is taken when its last row is there.
+
+    >>> from penstock.operators.lookup import HybridJoin, Stages
+    >>> from penstock.storage.tables import ArrowTable
+    >>> from penstock.workloads.lookup import MasterRows, ZipfStream
+    >>> from penstock.workloads.zipf import Zipf
+    >>> table = ArrowTable(MasterRows(rows=1000).table(), ("key",), partition_rows=100)
+    >>> config = LookupJoin(table, (("key", "key"),), method=Stages(HybridJoin(slots=500)))
+    >>> machine = LookupMachine(DiskModel(), Operations(), row_bytes=120)
+    >>> run = simulate_lookup(config, ZipfStream(20_000, Zipf(1000)).table(), machine)
+    >>> run.since(20).per_read > 80
+    True
+    """
+    return _Simulation(config, machine).run(stream, batch, arrivals)
+
+
+class _Simulation:
+    def __init__(self, config: LookupJoin, machine: LookupMachine) -> None:
+        self._clock = VirtualClock()
+        source = SimulatedTable(config.table, machine.disk, self._clock, machine.row_bytes, machine.request)
+        store = MemoryPages(Budget(_AMPLE))
+        self._logic = LookupLogic(replace(config, table=source), ROWS, store, Budget(_AMPLE), State())
+        assert isinstance(self._logic.desk.table, OpenSimulatedTable)
+        self._table = self._logic.desk.table
+        self._operations = machine.operations
+        self._looks_up = isinstance(config.stages.back, Inlj)
+        self._charged = 0.0
+        self._ids: list[npt.NDArray[np.int64]] = []
+        self._emitted: list[Seconds] = []
+
+    def run(self, stream: pa.Table, batch: int, arrivals: Seconds | None) -> LookupRecording:
+        timed = stream.append_column(TIME, as_times(stream.column("t")))
+        rows = ROWS.enter(timed, hash_keys([stream.column("key").combine_chunks()]))
+        first = int(stream.column("id")[0].as_py()) if stream.num_rows else 0
+        loaded, path = np.zeros(rows.num_rows), []
+        for begin in range(0, rows.num_rows, batch):
+            some = rows.slice(begin, batch)
+            if arrivals is not None:
+                self._clock.wait_until(float(arrivals[begin + some.num_rows - 1]))
+            loaded[begin : begin + some.num_rows] = self._clock.busy
+            self._take(self._logic.rows(0, some))
+            path.append(self._done())
+        ids = np.concatenate([np.empty(0, np.int64), *self._ids]) - first
+        emitted = np.concatenate([np.empty(0), *self._emitted])
+        whole, parts = np.array([step[:3] for step in path], np.int64).T, np.array([step[3] for step in path])
+        return LookupRecording(LookupPath(whole[0], whole[1], whole[2], parts), ids, emitted - loaded[ids])
+
+    def _take(self, outs: Iterator[Out]) -> None:
+        for out in outs:
+            self._charge()
+            self._ids.append(out.rows.column("id").to_numpy().astype(np.int64))
+            self._emitted.append(np.full(out.rows.num_rows, self._clock.busy))
+        self._charge()
+
+    def _done(self) -> tuple[int, int, int, float]:
+        stats, hits = self._logic.desk.stats, self._hits()
+        return stats.finished + hits, hits, stats.reads, self._clock.busy
+
+    def _hits(self) -> int:
+        return 0 if self._logic.front is None else self._logic.front.stats.hits
+
+    def _charge(self) -> None:
+        """What the operations so far take, but for what was charged already."""
+        cpu, scanned = self._operations, self._table.reads.rows
+        back = cpu.read + cpu.output if self._looks_up else cpu.back
+        tried = cpu.probe + (0.0 if self._logic.front is None else cpu.count)
+        total = self._hits() * cpu.front + self._logic.desk.stats.finished * back + scanned * tried
+        self._clock.work(total - self._charged)
+        self._charged = total

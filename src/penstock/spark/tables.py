@@ -1,0 +1,132 @@
+"""Master tables on Spark: any batch DataFrame, which a job writes into penstock's own pages at the first start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.core.budget import parse_bytes
+from penstock.core.errors import ConfigError, FlowError
+from penstock.core.master import MasterTable, TableSource
+from penstock.flow.graph import Freshness, LookupNode
+from penstock.kernels.hashing import hash_keys
+from penstock.kernels.route import shard_of
+from penstock.spark.types import arrow_columns
+from penstock.storage.tables.build import PageBuild, build_page_table
+from penstock.storage.tables.manifest import Versions
+from penstock.storage.tables.pages import PageTable
+from penstock.storage.tables.reading import settled
+
+_PLACE = "__place"
+"""Beside a row: which task writes it."""
+
+
+@dataclass(frozen=True)
+class FrameTable:
+    """A DataFrame that rows are to be looked up in."""
+
+    frame: DataFrame
+    keys: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.frame.isStreaming:
+            raise ConfigError("The table is a stream. Join two streams with .join(…, within=…).")
+        for name in self.keys:
+            if name not in self.frame.columns:
+                raise ConfigError.unknown_column("on", name, self.frame.columns)
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The table's columns."""
+        return arrow_columns(self.frame.schema)
+
+    def open(self, version: str | None = None) -> MasterTable:
+        """Not before it is in pages."""
+        raise FlowError("A DataFrame is looked up in once it is in pages: start the flow first.")
+
+    def __str__(self) -> str:
+        return "a DataFrame, in pages"
+
+
+def read_table_on_spark(spark: SparkSession, table: Any, keys: tuple[str, ...], freshness: Freshness) -> Any:
+    """What a user gave as a master table, as far as Spark has its own way to read it.
+
+    A folder of Parquet files of which a snapshot is asked for is a DataFrame like any other.
+    """
+    if isinstance(table, str) and freshness == "snapshot":
+        table = spark.read.parquet(table)
+    if not isinstance(table, DataFrame):
+        return table
+    if freshness == "latest":
+        raise ConfigError(
+            "freshness='latest' is not to be had of a DataFrame, which is written into pages once. Give the folder of "
+            "its Parquet files, pk.PageTable(…), which can be changed while it is joined, or pk.SqlTable(…)."
+        )
+    return FrameTable(table, keys)
+
+
+def settled_on_spark(node: LookupNode, folder: str, memory: int) -> TableSource:
+    """The table to read from now on: a DataFrame in pages under `folder`, written there if it is not yet."""
+    table: Any = node.config.table
+    if not isinstance(table, FrameTable):
+        return settled(table, node.freshness, folder)
+    if Versions(folder).numbers():
+        return PageTable(folder)
+    return write_pages(table.frame, folder, table.keys, memory=memory)
+
+
+def write_page_table(
+    rows: Any, uri: str, keys: str | Sequence[str], *, memory: str | int = "256 MB", **layout: Any
+) -> PageTable:
+    """Write rows into a folder as a page table: a Spark DataFrame by a job, Arrow tables or batches in this process.
+
+    `layout` is `partition` and `page` (bytes), and ``by="range"`` to keep neighbours together.
+
+    >>> import tempfile
+    >>> write_page_table(pa.table({"id": [1, 2]}), tempfile.mkdtemp(), keys="id").open().size.rows
+    2
+    """
+    names = [keys] if isinstance(keys, str) else list(keys)
+    if isinstance(rows, DataFrame):
+        return write_pages(rows, uri, names, memory, **layout)
+    if isinstance(rows, pa.Table | pa.RecordBatch):
+        rows = [rows]
+    if not isinstance(rows, Iterable):
+        raise ConfigError(f"rows={type(rows).__name__} are no rows. Give a DataFrame, or Arrow tables or batches.")
+    return build_page_table(uri, rows, names, memory=memory, **layout)
+
+
+def write_pages(
+    frame: DataFrame, uri: str, keys: Sequence[str], memory: str | int = "256 MB", **layout: Any
+) -> PageTable:
+    """Write a batch DataFrame as a page table, by a job whose tasks take `memory` all together."""
+    build = PageBuild.begin(uri, arrow_columns(frame.schema), keys, **layout)
+    if build.layout.by != "hash":
+        raise ConfigError("by='range' is written in one process: pk.write_page_table(arrow_batches, …, by='range').")
+    tasks = max(1, int(frame.sparkSession.sparkContext.defaultParallelism))
+    placed = frame.mapInArrow(
+        partial(_placed, tuple(keys), tasks), frame.schema.simpleString()[7:-1] + f", {_PLACE} int"
+    )
+    written = partial(_written, build, parse_bytes(memory) // tasks)
+    reports = placed.repartitionById(tasks, _PLACE).mapInArrow(written, "report binary").collect()
+    return build.commit([bytes(row.report) for row in reports])
+
+
+def _placed(keys: tuple[str, ...], tasks: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Which task writes each row: by ranges of the hash that look-ups go by."""
+    for batch in batches:
+        hashes = hash_keys([batch.column(name) for name in keys])
+        place = pa.array(shard_of(hashes, tasks).astype(np.int32))
+        yield batch.append_column(_PLACE, place)
+
+
+def _written(build: PageBuild, memory: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of one range in pages, and the report of it."""
+    report = build.write((batch.drop_columns([_PLACE]).cast(build.layout.columns) for batch in batches), memory)
+    yield pa.record_batch({"report": pa.array([report], pa.binary())})

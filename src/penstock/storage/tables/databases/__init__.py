@@ -1,0 +1,8 @@
+"""Databases that master tables may live in: how each is asked for its columns, its rows, and the rows of many keys."""
+
+from __future__ import annotations
+
+from penstock.storage.tables.databases.pool import Source, ask, connected
+from penstock.storage.tables.databases.protocol import Column, Database, TableName, quoted, selected
+
+__all__ = ["Column", "Database", "Source", "TableName", "ask", "connected", "quoted", "selected"]

@@ -1,0 +1,151 @@
+"""DuckDB: Arrow columns both ways; keys are a table that the database joins.
+
+A DuckDB file has either one process that writes it or many that read it. So it is opened for reading only, and only
+as long as a table is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.storage.tables.databases.protocol import Column, Parameter, TableName, quoted, selected, typed
+
+_KEYS = "penstock_keys"
+
+_MEMORY = "256MB"
+"""What DuckDB may take for itself: unasked, most of the machine's."""
+
+_CASTS = {
+    "TINYINT": "TINYINT",
+    "UTINYINT": "SMALLINT",
+    "USMALLINT": "INTEGER",
+    "UINTEGER": "BIGINT",
+    "UBIGINT": "DECIMAL(20, 0)",
+    "HUGEINT": "DECIMAL(38, 0)",
+    "UHUGEINT": "DECIMAL(38, 0)",
+    "TIMESTAMP_S": "TIMESTAMP",
+    "TIMESTAMP_MS": "TIMESTAMP",
+    "TIMESTAMP_NS": "TIMESTAMP",
+}
+"""Types that Spark has not, as the ones that hold their values there."""
+
+_TEXT = ("ENUM", "UUID", "TIME", "INTERVAL", "BIT", "JSON", "BIGNUM", "VARINT")
+
+_NESTED = ("STRUCT", "MAP", "UNION")
+
+
+class DuckDb:
+    """A connection to a DuckDB file."""
+
+    lasting = False
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._connection.execute("SET TimeZone = 'UTC'")
+
+    @classmethod
+    def at(cls, path: str) -> DuckDb:
+        """Open a file for reading."""
+        import duckdb
+
+        return cls(duckdb.connect(path, read_only=True, config={"memory_limit": _MEMORY}))
+
+    def columns(self, table: TableName) -> list[Column]:
+        """By their declarations."""
+        import duckdb
+
+        try:
+            found = self._run(f"SELECT column_name, column_type FROM (DESCRIBE {quoted(*table)})").to_pylist()
+        except duckdb.CatalogException:
+            return []
+        reads = [
+            (row["column_name"], _read(row["column_name"], row["column_type"]), row["column_type"]) for row in found
+        ]
+        shown = ", ".join(read for _, read, _ in reads)
+        schema = self._run(f"SELECT {shown} FROM {quoted(*table)} LIMIT 0").schema
+        return [
+            Column(name, read, schema.field(place).type, schema.field(place).type, None if _nested(kind) else kind)
+            for place, (name, read, kind) in enumerate(reads)
+        ]
+
+    def unique(self, table: TableName) -> list[frozenset[str]]:
+        """By its constraints."""
+        sql = (
+            "SELECT constraint_column_names AS names FROM duckdb_constraints() "
+            "WHERE table_name = ? AND constraint_type IN ('PRIMARY KEY', 'UNIQUE')"
+        )
+        where = {1: "", 2: " AND schema_name = ?", 3: " AND schema_name = ? AND database_name = ?"}[len(table)]
+        return [frozenset(row["names"]) for row in self._run(sql + where, table[::-1]).to_pylist()]
+
+    def count(self, table: TableName) -> int:
+        """By counting, which DuckDB does without reading rows."""
+        return int(self._run(f"SELECT count(*) FROM {quoted(*table)}").column(0)[0].as_py())
+
+    def query(self, sql: str, parameters: Sequence[Parameter], columns: Sequence[Column]) -> pa.Table:
+        """The rows of a query that reads these columns."""
+        return typed(self._run(sql, parameters), columns)
+
+    def value(self, sql: str) -> str | None:
+        """The only value of a query."""
+        found: str | None = self._run(f"SELECT CAST(({sql}) AS VARCHAR)").column(0)[0].as_py()
+        return found
+
+    def compare(self, column: Column, sign: str) -> str:
+        """The condition that compares a column with the parameter of a query."""
+        return f"{quoted(column.name)} {sign} CAST(? AS {column.key or 'VARCHAR'})"
+
+    def look_up(
+        self, table: TableName, columns: Sequence[Column], keys: Sequence[Column], values: Sequence[pa.Array]
+    ) -> pa.Table:
+        """The keys as a table, without a copy, joined with the one that is looked up in."""
+        given = pa.Table.from_arrays(list(values), names=[f"k{place}" for place in range(len(keys))])
+        # A key that is no value of the column's type is null then, and found in no row.
+        wanted = ", ".join(f"TRY_CAST(k{place} AS {key.key}) AS k{place}" for place, key in enumerate(keys))
+        equal = " AND ".join(f"looked.{quoted(key.name)} = wanted.k{place}" for place, key in enumerate(keys))
+        self._connection.register(_KEYS, given)
+        try:
+            sql = (
+                f"SELECT {selected(columns)} FROM {quoted(*table)} AS looked "
+                f"SEMI JOIN (SELECT {wanted} FROM {_KEYS}) AS wanted ON {equal}"
+            )
+            return typed(self._run(sql), columns)
+        finally:
+            self._connection.unregister(_KEYS)
+
+    def marker(self, place: int) -> str:
+        """Stands for a parameter in a query."""
+        return "?"
+
+    def alive(self) -> bool:
+        """Whether the connection still answers."""
+        import duckdb
+
+        try:
+            self._run("SELECT 1")
+        except duckdb.Error:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._connection.close()
+
+    def _run(self, sql: str, parameters: Sequence[Parameter] = ()) -> pa.Table:
+        return self._connection.sql(sql, params=list(parameters) or None).to_arrow_table()
+
+
+def _read(name: str, kind: str) -> str:
+    """The SQL that reads a column as a type that Spark has."""
+    plain = quoted(name)
+    if kind in _CASTS:
+        return f"CAST({plain} AS {_CASTS[kind]})"
+    if not _nested(kind) and kind.startswith(_TEXT) and not kind.startswith("TIMESTAMP"):
+        return f"CAST({plain} AS VARCHAR)"
+    return plain
+
+
+def _nested(kind: str) -> bool:
+    return kind.endswith("]") or kind.startswith(_NESTED)

@@ -1,0 +1,337 @@
+"""A master table that is a Parquet file, or a folder of them to which files are added and from which they go.
+
+A partition is a row group, or several small ones together. Keys are found by an index that is built when the table is
+first opened (`keyindex`). Rows with a null in their key are never returned.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from penstock.core.errors import ConfigError, TableError
+from penstock.core.master import Changes, TableSize, master_schema
+from penstock.core.rows import Hashes, Indices, hashes_of
+from penstock.storage.files import find_folder
+from penstock.storage.tables.arrow import distinct, sorted_master
+from penstock.storage.tables.keyindex import (
+    GROUP,
+    ROW,
+    FileIndex,
+    KeyIndex,
+    conform,
+    not_null,
+)
+from penstock.storage.tables.snapshots import DataFile, IndexFolder, Snapshot, digest
+
+_CHANGED_KEYS = 1 << 20
+"""More keys than so many are not named as changed: all are."""
+
+_BATCH = 1 << 16
+"""Rows that are read at a time from row groups too large to be kept."""
+
+_OPEN = 64
+"""Files that stay open."""
+
+
+@dataclass(frozen=True)
+class ParquetTable:
+    """The Parquet file or folder at `path`, a path or pyarrow.fs URI, looked up by `keys`.
+
+    Files whose name, or that of a folder above them, begins with ``.`` or ``_`` are not part of the table. The columns
+    are those of `schema`, or of the first file by name; other files may have them in other types, or lack those that
+    are no keys. The index of the keys is kept in folder `index`, which is local and may be deleted at any time: a
+    hidden one beside the data if not given, or a temporary one where that cannot be written. Neighbouring row groups
+    make one partition up to `partition_rows`. Up to `cache_bytes` of row groups stay in memory.
+
+    >>> folder = tempfile.mkdtemp()
+    >>> pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), folder + "/part-0.parquet")
+    >>> table = ParquetTable(folder, keys=("id",)).open()
+    >>> table.size.rows, table.unique, table.partitions
+    (2, True, 1)
+    """
+
+    path: str
+    keys: tuple[str, ...]
+    schema: pa.Schema | None = None
+    index: str | None = None
+    partition_rows: int = 1 << 16
+    cache_bytes: int = 32 << 20
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keys", (self.keys,) if isinstance(self.keys, str) else tuple(self.keys))
+        if not self.keys:
+            raise ConfigError("keys=() names no column to look rows up by. Write keys=('customer_id',).")
+
+    @cached_property
+    def columns(self) -> pa.Schema:
+        """The table's columns."""
+        schema = self.schema if self.schema is not None else self._first_schema()
+        for name in self.keys:
+            if name not in schema.names:
+                raise ConfigError.unknown_column("keys", name, schema.names)
+        return schema
+
+    def open(self, version: str | None = None) -> OpenParquetTable:
+        """The table with the files it has now, or had as of `version`, which must all be there still."""
+        folder = IndexFolder(self._index_folder)
+        if version is not None and (known := folder.recall(version)) is not None:
+            return _opened(self, known)
+        listed = Snapshot(self._list())
+        if version is not None and listed.version != version:
+            raise TableError(
+                f"Version {version} of {self.path} is not known here: its files are not those of now, and the index "
+                f"at {folder.path} does not remember them. Open the table without version=, or keep index= in a "
+                f"folder that lasts."
+            )
+        return _opened(self, folder.recall(listed.version) or self._examined(listed, folder))
+
+    def _examined(self, listed: Snapshot, folder: IndexFolder) -> Snapshot:
+        """Index the files that have none, find out about repeated keys, and remember all that."""
+        index = KeyIndex([folder.map(file, self.read, self.key_columns) for file in listed.files], self.partition_rows)
+        base = folder.latest()
+        if not base.verdict.unique or not base.verdict.clustered:
+            # What a file that has gone repeated may be repeated no more.
+            base = base if set(base.files) <= set(listed.files) else Snapshot(())
+        before = set(base.files)
+        verdict = index.verdict(base.verdict, [file not in before for file in listed.files])
+        examined = Snapshot(listed.files, verdict)
+        folder.remember(examined)
+        return examined
+
+    def read(self, file: DataFile) -> pq.ParquetFile:
+        """A file of the table, opened; refused if it is not the one that was listed."""
+        files, _ = find_folder(self.path)
+        info = files.get_file_info(file.path)
+        if info.type != fs.FileType.File or (info.size, info.mtime_ns or 0) != (file.size, file.changed):
+            what = "is gone" if info.type != fs.FileType.File else "has been overwritten"
+            raise TableError(
+                f"{file.path} {what} since the table at {self.path} was opened, so this version of it can no longer "
+                f"be read. Add files under new names and delete old ones when no epoch reads them any more; the "
+                f"table can be opened again as it is now."
+            )
+        try:
+            return pq.ParquetFile(file.path, filesystem=files, memory_map=isinstance(files, fs.LocalFileSystem))
+        except pa.ArrowInvalid as error:
+            raise TableError(
+                f"{file.path} is no Parquet file ({error}). Move it out of {self.path}, or begin its name with '_'."
+            ) from error
+
+    @property
+    def key_columns(self) -> pa.Schema:
+        """The key columns."""
+        return pa.schema([self.columns.field(name) for name in self.keys])
+
+    def _first_schema(self) -> pa.Schema:
+        listed = self._list()
+        if not listed:
+            raise TableError(
+                f"{self.path} has no Parquet files yet, so its columns are not known. Write schema=pa.schema(…)."
+            )
+        return pa.schema([_plain(field) for field in self.read(listed[0]).schema_arrow])
+
+    def _list(self) -> tuple[DataFile, ...]:
+        files, path = find_folder(self.path)
+        info = files.get_file_info(path)
+        if info.type == fs.FileType.NotFound:
+            raise TableError(
+                f"There is nothing at {self.path}. Write the path of a Parquet file or of a folder of them."
+            )
+        if info.type == fs.FileType.File:
+            return (DataFile(info.path, info.size, info.mtime_ns or 0),)
+        infos = files.get_file_info(fs.FileSelector(path, recursive=True))
+        names = {info.path[len(path) :].lstrip("/"): info for info in infos}
+        if "_delta_log" in names:
+            raise TableError(
+                f"{self.path} is a Delta table: its folder also has files that are no longer part of it. "
+                f"Look up in a copy: spark.read.format('delta').load(…).write.parquet(…)."
+            )
+        shown = {name: info for name, info in names.items() if not _hidden(name)}
+        for name in shown:
+            if "=" in os.path.dirname(name):
+                raise TableError(
+                    f"{self.path} keeps a column in the names of its folders ({os.path.dirname(name)}), which is not "
+                    f"read. Write the table without partitionBy(…)."
+                )
+        return tuple(
+            DataFile(info.path, info.size, info.mtime_ns or 0)
+            for _, info in sorted(shown.items())
+            if info.type == fs.FileType.File
+        )
+
+    @property
+    def _index_folder(self) -> str:
+        """Where this table's index is: apart from those of other keys or other types of them."""
+        files, path = find_folder(self.path)
+        what = digest([path, self.keys, [str(field.type) for field in self.key_columns], self.partition_rows])
+        if self.index is not None:
+            return os.path.join(self.index, what)
+        beside = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.penstock")
+        if isinstance(files, fs.LocalFileSystem) and _writable(beside):
+            return os.path.join(beside, what)
+        return os.path.join(tempfile.gettempdir(), f"penstock-index-{os.getuid()}", what)
+
+
+class OpenParquetTable:
+    """One version of the table: its files, and the index of their keys."""
+
+    def __init__(self, source: ParquetTable, snapshot: Snapshot, folder: IndexFolder) -> None:
+        self._source = source
+        self._snapshot = snapshot
+        self._folder = folder
+        self._index = KeyIndex(
+            [folder.map(file, source.read, source.key_columns) for file in snapshot.files], source.partition_rows
+        )
+        self._groups = _Groups(source, snapshot.files)
+        self.columns: pa.Schema = source.columns
+        self.keys = source.keys
+        self.unique = snapshot.verdict.unique
+        self.clustered = snapshot.verdict.clustered
+        self.version = snapshot.version
+        self.size = TableSize(self._index.rows, self._index.nbytes)
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are."""
+        return len(self._index.partitions)
+
+    def partition_of(self, hashes: Hashes, keys: Sequence[pa.Array]) -> Indices:
+        """By the index; -1 where no row has the hash."""
+        if not self.clustered:
+            raise TableError(
+                f"{self._source.path} has rows of one {', '.join(self.keys)} in several row groups, so no single one "
+                f"can be read for it. Write the files sorted by the key, or another method: 'cinlj' or 'meshjoin'."
+            )
+        return self._index.partition_of(hashes)
+
+    def scan(self, partition: int) -> pa.RecordBatch:
+        """The rows of a partition's row groups."""
+        file, groups = self._index.partitions[partition]
+        rows = self._groups.read(file, groups)
+        return sorted_master(not_null(rows, self.keys), self.keys)
+
+    def get(self, hashes: Hashes, keys: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Find rows by the index, and read them from the row groups that have any."""
+        wanted = distinct(hashes)
+        found = [rows for number in range(len(self._index.files)) for rows in self._fetch(number, wanted)]
+        if not found:
+            return pa.RecordBatch.from_pylist([], schema=master_schema(self.columns))
+        rows = pa.Table.from_batches(found).combine_chunks()
+        order = np.argsort(rows.column(0).to_numpy(), kind="stable")
+        return _batch(rows.take(pa.array(order)))
+
+    def changes(self, since: str) -> Changes:
+        """The keys of the files that came or went, if the files of then are known."""
+        then = self._folder.recall(since)
+        if then is None:
+            return Changes(None)
+        differing = set(then.files) ^ set(self._snapshot.files)
+        indexes = [FileIndex(self._folder.index_of(file)) for file in differing if self._folder.has(file)]
+        rows = sum(sum(index.group_rows) for index in indexes)
+        if len(indexes) < len(differing) or rows > _CHANGED_KEYS:
+            return Changes(None)
+        keys = [self._source.key_columns.empty_table(), *(index.keys() for index in indexes if index.runs)]
+        return Changes(pa.concat_tables(keys))
+
+    def _fetch(self, number: int, wanted: Hashes) -> Iterator[pa.RecordBatch]:
+        """The rows of one file that have these hashes, by row group."""
+        places = self._index.files[number].places(wanted)
+        groups, row = places.column(GROUP).to_numpy(), places.column(ROW).to_numpy()
+        for group in np.unique(groups).tolist():
+            begin, end = groups.searchsorted(group), groups.searchsorted(group, "right")
+            rows = self._groups.take(number, group, row[begin:end].astype(np.int64))
+            arrays = [pa.array(hashes_of(places)[begin:end]), *rows.columns]
+            yield pa.RecordBatch.from_arrays(arrays, schema=master_schema(self.columns))
+
+
+class _Groups:
+    """Row groups, the latest of them kept, as many as fit."""
+
+    def __init__(self, source: ParquetTable, files: Sequence[DataFile]) -> None:
+        self._source = source
+        self._files = files
+        self._open: OrderedDict[int, pq.ParquetFile] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, int], pa.RecordBatch] = OrderedDict()
+        self._held = 0
+        self._lock = threading.RLock()
+
+    def read(self, number: int, groups: list[int]) -> pa.Table:
+        """Some row groups of a file."""
+        return self._conform(self._file(number).read_row_groups(groups, columns=self._columns(number)))
+
+    def take(self, number: int, group: int, rows: Indices) -> pa.RecordBatch:
+        """Some rows of a row group, which ascend."""
+        if self._file(number).metadata.row_group(group).total_byte_size > self._source.cache_bytes:
+            return self._streamed(number, group, rows)
+        with self._lock:
+            whole = self._kept.pop((number, group), None)
+            if whole is None:
+                whole = _batch(self.read(number, [group]))
+                self._held += whole.nbytes
+            self._kept[number, group] = whole
+            while self._held > self._source.cache_bytes and self._kept:
+                self._held -= self._kept.popitem(last=False)[1].nbytes
+        return whole.take(pa.array(rows))
+
+    def _streamed(self, number: int, group: int, rows: Indices) -> pa.RecordBatch:
+        parts, first = [], 0
+        file = self._file(number)
+        for batch in file.iter_batches(_BATCH, row_groups=[group], columns=self._columns(number)):
+            here = rows[rows.searchsorted(first) : rows.searchsorted(first + batch.num_rows)]
+            parts.append(self._conform(pa.Table.from_batches([batch.take(pa.array(here - first))])))
+            first += batch.num_rows
+        return _batch(pa.concat_tables(parts))
+
+    def _conform(self, rows: pa.Table) -> pa.Table:
+        return conform(rows, self._source.columns)
+
+    def _columns(self, number: int) -> list[str]:
+        held = set(self._file(number).schema_arrow.names)
+        return [name for name in self._source.columns.names if name in held]
+
+    def _file(self, number: int) -> pq.ParquetFile:
+        with self._lock:
+            file = self._open.pop(number, None) or self._source.read(self._files[number])
+            self._open[number] = file
+            if len(self._open) > _OPEN:
+                self._open.popitem(last=False)
+        return file
+
+
+@lru_cache(maxsize=8)
+def _opened(source: ParquetTable, snapshot: Snapshot) -> OpenParquetTable:
+    """Tables stay open over epochs, and with them what they keep of row groups."""
+    return OpenParquetTable(source, snapshot, IndexFolder(source._index_folder))
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    """A column's name and type, without an encoding of its values; another file may lack it, so it may be null."""
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    return pa.field(field.name, kind)
+
+
+def _batch(rows: pa.Table) -> pa.RecordBatch:
+    batches = rows.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)
+
+
+def _hidden(name: str) -> bool:
+    return any(part.startswith((".", "_")) for part in name.split("/"))
+
+
+def _writable(folder: str) -> bool:
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)

@@ -1,0 +1,44 @@
+"""Reads what a user gave as a master table, and makes it one that keeps still where a snapshot is asked for."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from penstock.core.errors import ConfigError
+from penstock.core.master import TableSource
+from penstock.storage.tables.arrow import ArrowTable
+from penstock.storage.tables.build import build_page_table
+from penstock.storage.tables.manifest import Versions
+from penstock.storage.tables.pages import PageTable
+from penstock.storage.tables.parquet import ParquetTable
+
+
+def read_table(table: Any, keys: tuple[str, ...]) -> TableSource:
+    """The master table that a user means: a table source as it is, an Arrow table, the path of Parquet files.
+
+    >>> read_table(pa.table({"id": [1]}), ("id",)).keys
+    ('id',)
+    """
+    if isinstance(table, pa.Table):
+        return ArrowTable(table, keys)
+    if isinstance(table, str):
+        return ParquetTable(table, keys)
+    if isinstance(table, TableSource):
+        return table
+    raise ConfigError(
+        f"table={type(table).__name__} is nothing that rows can be looked up in. Give an Arrow table, a folder of "
+        f"Parquet files, pk.PageTable(…), pk.SqlTable(…), or on Spark a batch DataFrame."
+    )
+
+
+def settled(table: TableSource, freshness: Literal["snapshot", "latest"], folder: str) -> TableSource:
+    """The table to read from now on: for a snapshot of one that keeps no versions, a copy in pages under `folder`."""
+    if freshness == "latest" or isinstance(table, ArrowTable | PageTable):
+        return table
+    if Versions(folder).numbers():
+        return PageTable(folder)
+    opened = table.open()
+    rows = (opened.scan(partition).select(table.columns.names) for partition in range(opened.partitions))
+    return build_page_table(folder, rows, table.keys, columns=table.columns)

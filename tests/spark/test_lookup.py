@@ -1,0 +1,86 @@
+"""Lookup joins on Spark: what the definition gives, by every method, over epochs and restarts (F33)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as pk
+from tests.oracle import lookup as oracle
+from tests.spark.conftest import multiset
+
+pytestmark = pytest.mark.spark
+
+STREAM = pa.schema({"k": pa.int64(), "n": pa.int64(), "t": pa.int64()})
+
+
+def streams(epochs: int, rows: int, keys: int, seed: int) -> list[pa.Table]:
+    made = np.random.default_rng(seed)
+    tables = []
+    for epoch in range(epochs):
+        key = np.minimum(made.zipf(1.3, rows), keys)
+        times = made.integers(epoch * 10, epoch * 10 + 10, rows)
+        nulls = pa.array(key, mask=made.random(rows) < 0.05)
+        tables.append(pa.table([nulls, pa.array(made.integers(0, 9, rows)), pa.array(times)], schema=STREAM))
+    return tables
+
+
+def master(keys: int, seed: int, each: int = 1) -> pa.Table:
+    made = np.random.default_rng(seed)
+    there = np.repeat(made.choice(keys, keys * 2 // 3, replace=False), each)
+    return pa.table({"k": pa.array(there), "v": [f"v{n}" for n in range(there.size)]})
+
+
+def expected(epochs: list[pa.Table], table: pa.Table, how: str) -> Counter[tuple]:
+    rows = pa.concat_tables(epochs).to_pylist()
+    return oracle.lookup(rows, table.to_pylist(), ["k"], ["v"], how)
+
+
+@pytest.mark.parametrize("method", ["auto", "inlj", "meshjoin", "hybridjoin", "cmeshjoin", "chybridjoin"])
+def test_every_method_gives_what_the_definition_says_over_restarts_on_other_shards(spark, feed, tmp_path, method):
+    epochs, table = streams(4, 400, 60, seed=1), master(60, seed=2, each=2)
+    orders = feed("orders", epochs[:2])
+    for shards, more in ((2, ()), (3, epochs[2:])):
+        for rows in more:
+            orders.add(rows)
+        flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="8 MB", shards=shards)
+        source = flow.source(orders.stream(spark), time="t", progress=pk.bounded_delay(10), name="orders")
+        found = source.lookup(table, on="k", how="left", method=method)
+        found.to_parquet(str(tmp_path / "out"))
+        query = flow.run(end=bool(more))
+    out = spark.read.parquet(str(tmp_path / "out")).drop("epoch").toArrow()
+    assert multiset(out) == expected(epochs, table, "left")
+    counts = query.progress().epochs[-1].operators["lookup0"].counts
+    assert counts["waiting"] == 0
+
+
+def test_a_data_frame_is_written_into_pages_once_and_looked_up_in_from_there(spark, feed, tmp_path):
+    epochs, table = streams(2, 500, 80, seed=3), master(80, seed=4, each=3)
+    orders = feed("orders", epochs)
+    frame = spark.createDataFrame(table)
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="8 MB")
+    source = flow.source(orders.stream(spark), time="t", progress=pk.bounded_delay(10), name="orders")
+    out = source.lookup(frame, on="k", name="names").to_memory()
+    query = flow.run()
+    assert multiset(out.table()) == expected(epochs, table, "inner")
+    assert pk.PageTable(str(tmp_path / "checkpoint" / "tables" / "names")).open().size.rows == table.num_rows
+    assert "inner lookup on k in a DataFrame, in pages, snapshot" in query.explain()
+
+
+def test_in_each_epoch_rows_see_the_latest_version_of_a_page_table(spark, feed, tmp_path):
+    folder = str(tmp_path / "table")
+    table = pk.write_page_table(pa.table({"k": [1, 2], "v": ["old", "old"]}), folder, keys="k")
+    orders = feed("orders", [pa.table([[1, 2, 3], [0, 0, 0], [1, 1, 1]], schema=STREAM)])
+    seen = []
+    for change in (lambda: None, lambda: table.upsert(pa.table({"k": [2, 3], "v": ["new", "new"]}))):
+        change()
+        flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="8 MB")
+        source = flow.source(orders.stream(spark), time="t", progress=pk.bounded_delay(100), name="orders")
+        out = source.lookup(pk.PageTable(folder), on="k", how="left", freshness="latest").to_memory()
+        flow.run(end=False)
+        seen.append({row["k"]: row["v"] for row in out.table().to_pylist()})
+        orders.add(pa.table([[1, 2, 3], [0, 0, 0], [2, 2, 2]], schema=STREAM))
+    assert seen == [{1: "old", 2: "old", 3: None}, {1: "old", 2: "new", 3: "new"}]

@@ -1,0 +1,50 @@
+"""Queries in SQL on Spark: the whole catalogue, as in process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock as pk
+from penstock.sql import parse
+from penstock.sql.catalogue import CATALOGUE
+from tests.flow.test_sql import multiset, packets
+from tests.spark.conftest import Feed
+
+pytestmark = pytest.mark.spark
+
+
+def streams_of(sql: str) -> list[str]:
+    return [name for source in parse(sql).sources for name in source.streams]
+
+
+# The source repeats some of its queries: 1-1, 5-1 and 6-1 are one, and so are 3-1 and 5-8.
+QUERIES = {sql: number for number, sql in CATALOGUE.items()}
+ALONE = {number: sql for sql, number in QUERIES.items() if streams_of(sql) == ["packets"]}
+TOGETHER = {number: sql for sql, number in QUERIES.items() if number not in ALONE}
+
+
+def asked(flow: Any, queries: dict[str, str], sources: dict[str, Any]) -> dict[str, Any]:
+    for name, data in sources.items():
+        flow.source(data, time="ts", name=name, progress=pk.bounded_delay("15 min"))
+    return {number: flow.sql(sql).to_memory() for number, sql in queries.items()}
+
+
+@pytest.mark.parametrize("queries", [ALONE, TOGETHER], ids=["one source", "several sources"])
+def test_every_query_of_the_catalogue_gives_on_spark_what_it_gives_in_process(spark, tmp_path: Path, queries):
+    names = sorted({name for sql in queries.values() for name in streams_of(sql)})
+    tables = {name: packets(seed) for seed, name in enumerate(names)}
+    local = pk.LocalFlow()
+    expected = asked(local, queries, tables)
+    local.run()
+    feeds = {name: Feed(tmp_path / name, rows.schema) for name, rows in tables.items()}
+    for name, rows in tables.items():
+        feeds[name].add(rows)
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="256 MB")
+    found = asked(flow, queries, {name: feed.stream(spark) for name, feed in feeds.items()})
+    flow.run()
+    for number in queries:
+        assert expected[number].table().num_rows, number
+        assert multiset(found[number].table()) == multiset(expected[number].table()), number
