@@ -137,7 +137,8 @@ class ShardTask:
     def _one(self, shard: int, arrivals: Callable[[State], Arrivals]) -> Iterator[pa.RecordBatch]:
         budget = Budget(self.share)
         checkpoint = Checkpoint(self.checkpoint)
-        store = FilePages(checkpoint.pages(self.operator), prefix=f"{self.epoch:08d}-{shard:05d}")
+        elsewhere = self.config.elsewhere if isinstance(self.config, LookupJoin) else None
+        store = FilePages(checkpoint.pages(self.operator), f"{self.epoch:08d}-{shard:05d}", elsewhere=elsewhere)
         tally = Tally()
         state = self._state(shard, store)
         logic = self.config.logic(self.types, store, budget, state, tally)
