@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
@@ -23,6 +24,12 @@ from penstock.spark.types import long, quoted, spark_type
 
 LATE, TOP = "__late", "__top"
 """Beside partials that also count: why rows are late, and the latest time of any."""
+
+OVER = "__over"
+"""Beside partials of which only so many are wanted: whether there are more."""
+
+_PLACE = "monotonically_increasing_id() & 8589934591L"
+"""A row's place in its partition."""
 
 
 def is_native(node: AggregateNode) -> bool:
@@ -61,6 +68,26 @@ def partials_and_counts(
         f"SELECT {', '.join(keys)}, {LATE}, {', '.join(made)}, max({TIME}) AS {TOP} FROM ("
         f"SELECT {TIME}, {late} AS {LATE}{given} FROM {view} WHERE {ours}) GROUP BY {grouping})"
     )
+
+
+def at_most(size: int, rows: int, partials: DataFrame, schema: pa.Schema, more: Sequence[str] = ()) -> DataFrame:
+    """So many partials of each partition, and about so many bytes; `OVER` is true somewhere if that is not all.
+
+    A partial is over if it and as many others as are before it, were they of its width, are more than `size`. So what
+    is not is a small multiple of `size` however widths differ, and nothing must be counted first. `more` are columns
+    beside those of the schema.
+    """
+    fixed = 8 * len(schema)
+    texts = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_binary(field.type)]
+    width = " + ".join([f"{fixed}L", *(f"coalesce(octet_length({quoted(name)}), 0)" for name in texts)])
+    most = min(rows, size // fixed)
+    over = f"__place >= {most}L OR (__place + 1L) * ({width}) > {size}L"
+    columns = [
+        f"CASE WHEN NOT ({over}) THEN {quoted(name)} END AS {quoted(name)}" if name in texts else quoted(name)
+        for name in (*schema.names, *more)
+    ]
+    numbered = partials.selectExpr("*", f"{_PLACE} AS __place").where(f"__place <= {most}L")
+    return numbered.selectExpr(*columns, f"{over} AS {OVER}")
 
 
 def _keys(node: AggregateNode, lane: Lane) -> list[str]:
