@@ -20,6 +20,7 @@ from penstock.flow.graph import AggregateNode
 from penstock.operators.aggregate.config import Panes
 from penstock.operators.aggregate.functions import Count, Edge, Extreme, Mean, Sum, Variance
 from penstock.operators.aggregate.lanes import Lane
+from penstock.operators.aggregate.sketches import ApproxCountDistinct, ApproxQuantile
 from penstock.spark.types import long, quoted, spark_type
 
 LATE, TOP = "__late", "__top"
@@ -105,7 +106,7 @@ def _made(lane: Lane) -> list[str]:
     made: list[str] = []
     for part in lane.parts:
         fields = [lane.schema.field(place) for place in range(part.first, part.last)]
-        texts = _PARTIALS[type(part.function)](part.function)
+        texts = _PARTIALS[type(part.function)](part.function, part.kind)
         made += [
             f"CAST({text} AS {spark_type(field.type).simpleString()}) AS {quoted(field.name)}"
             for text, field in zip(texts, fields, strict=True)
@@ -127,25 +128,25 @@ def pane_start(panes: Panes) -> str:
     return f"({TIME} - pmod({TIME} - {long(panes.origin)}, {long(panes.size)}))"
 
 
-def _count(function: Count) -> Sequence[str]:
+def _count(function: Count, _: pa.DataType) -> Sequence[str]:
     return ["count(1)" if function.column is None else f"count({quoted(function.column)})"]
 
 
-def _sum(function: Sum | Mean) -> Sequence[str]:
+def _sum(function: Sum | Mean, _: pa.DataType) -> Sequence[str]:
     value = quoted(function.column)
     return [f"sum({value})", f"count({value})"]
 
 
-def _extreme(function: Extreme) -> Sequence[str]:
+def _extreme(function: Extreme, _: pa.DataType) -> Sequence[str]:
     return [f"{function.which}({quoted(function.column)})"]
 
 
-def _variance(function: Variance) -> Sequence[str]:
+def _variance(function: Variance, _: pa.DataType) -> Sequence[str]:
     value = f"CAST({quoted(function.column)} AS DOUBLE)"
     return [f"count({value})", f"coalesce(avg({value}), 0D)", f"coalesce(var_pop({value}) * count({value}), 0D)"]
 
 
-def _edge(function: Edge) -> Sequence[str]:
+def _edge(function: Edge, _: pa.DataType) -> Sequence[str]:
     """The least of (time, value), or of (inverted time, value): of several at the same time the least value."""
     value = quoted(function.column)
     sign = "" if function.which == "first" else "~"
@@ -153,11 +154,25 @@ def _edge(function: Edge) -> Sequence[str]:
     return [f"{sign}({best}.towards)", f"{best}.value"]
 
 
-_PARTIALS: dict[type, Callable[[Any], Sequence[str]]] = {
+def _distinct(function: ApproxCountDistinct, kind: pa.DataType) -> Sequence[str]:
+    """All integers as longs, whose hashes are those of the same numbers in process."""
+    value = quoted(function.column)
+    value = f"CAST({value} AS BIGINT)" if pa.types.is_integer(kind) else value
+    return [f"hll_sketch_agg({value}, {function.precision})"]
+
+
+def _quantile(function: ApproxQuantile, _: pa.DataType) -> Sequence[str]:
+    """All numbers as doubles, as in process: sketches of longs or floats have other formats."""
+    return [f"kll_sketch_agg_double(CAST({quoted(function.column)} AS DOUBLE), {function.size})"]
+
+
+_PARTIALS: dict[type, Callable[[Any, pa.DataType], Sequence[str]]] = {
     Count: _count,
     Sum: _sum,
     Mean: _sum,
     Extreme: _extreme,
     Variance: _variance,
     Edge: _edge,
+    ApproxCountDistinct: _distinct,
+    ApproxQuantile: _quantile,
 }
