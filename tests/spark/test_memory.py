@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,24 +30,32 @@ def private_memory() -> dict[int, int]:
     found = {}
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
-            if b"pyspark.daemon" not in (status.parent / "cmdline").read_bytes():
-                continue
-            fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
-            found[int(status.parent.name)] = int(fields["RssAnon"].split()[0]) * 1024
+            if b"pyspark.daemon" in (status.parent / "cmdline").read_bytes():
+                found[int(status.parent.name)] = anonymous(status)
         except (OSError, KeyError):
             continue
     return found
 
 
+def drivers_memory() -> dict[int, int]:
+    """The same of this process, which is the driver's Python."""
+    return {os.getpid(): anonymous(Path("/proc/self/status"))}
+
+
+def anonymous(status: Path) -> int:
+    fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+    return int(fields["RssAnon"].split()[0]) * 1024
+
+
 @contextmanager
-def watched() -> Iterator[list[int]]:
+def watched(memory: Callable[[], dict[int, int]] = private_memory) -> Iterator[list[int]]:
     """The most private memory any one worker had, sampled every 5 ms."""
     most = [0]
     done = threading.Event()
 
     def watch() -> None:
         while not done.is_set():
-            most[0] = max([most[0], *private_memory().values()])
+            most[0] = max([most[0], *memory().values()])
             time.sleep(0.005)
 
     watcher = threading.Thread(target=watch)

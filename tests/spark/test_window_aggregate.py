@@ -330,6 +330,17 @@ def test_rows_are_numbered_as_they_arrive_whatever_groups_and_shards_they_are_in
     assert multiset(pa.concat_tables([out.table() for out in found])) == multiset(expected.table())
 
 
+def test_an_epoch_on_the_driver_may_have_no_lists_to_put_out(spark, tmp_path):
+    feed = Feed(tmp_path / "rows", COLUMNS)
+    for time in (0, 1, 2):
+        feed.add(table([{"k": "a", "v": time, "x": 0.0, "t": time}]))
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="64 MB")
+    stream = flow.source(feed.stream(spark), time="t", progress=pk.ordered())
+    out = stream.window(range=5).by("k").agg(all=pk.collect_list("v")).to_memory()
+    flow.run()
+    assert out.table().column("all").to_pylist() == [[0, 1, 2]]
+
+
 def test_windows_over_the_results_of_a_join_and_of_windows(spark, tmp_path):
     rng = np.random.default_rng(3)
     sides = []

@@ -59,7 +59,7 @@ from penstock.spark.branches import (
     with_time,
 )
 from penstock.spark.late import missed
-from penstock.spark.prelude import LATE, TOP, is_native, partials, partials_and_counts
+from penstock.spark.prelude import LATE, OVER, TOP, at_most, is_native, partials, partials_and_counts
 from penstock.spark.shard import Inlet, PortBounds, ShardTask, packed
 from penstock.spark.sinks import deliver
 from penstock.spark.tables import settled_on_spark
@@ -68,6 +68,9 @@ from penstock.storage.versioned import Checkpoint, Ledger, Plan, next_ledger, st
 
 _FEW = 50_000
 """Partials that are aggregated where the driver is: more are worth a task on each core."""
+
+_HERE = 4
+"""The part of a task's share that partials, or results, may take where the driver is: what is more goes to tasks."""
 
 
 class Engine:
@@ -90,14 +93,24 @@ class Engine:
         pilots = {node.name: self._pilot(node) for node in self.operators}
         self.pilots = {name: pilot for name, pilot in pilots.items() if pilot is not None}
         self._run_id = uuid.uuid4().hex[:8]
-        self.arrived: dict[str, int] = {}
-        """How many rows, or partials of rows, each operator took in the last epoch."""
+        self._arrived: dict[str, tuple[int, int]] = {}
+        """How many rows, or partials of rows, each operator took in the last epoch, and how many bytes they were."""
         self._old: Ledger | None = None
 
     @property
     def slots(self) -> int:
         """How many tasks run at a time."""
         return max(1, int(self._spark.sparkContext.defaultParallelism))
+
+    @property
+    def share(self) -> int:
+        """The memory of each of them."""
+        return self._memory // self.slots
+
+    def took_few(self, node: OperatorNode) -> bool:
+        """Whether an operator's arrivals of the last epoch could have been handled where the driver is."""
+        rows, size = self._arrived.get(node.name, (_FEW + 1, 0))
+        return rows <= _FEW and size <= self.share // _HERE
 
     def stream(self) -> DataFrame:
         """The streaming sources' rows, tagged, and a heartbeat that keeps epochs coming when they are silent."""
@@ -203,7 +216,7 @@ class Engine:
             states[name] = tuple(state_from_json(record["state"]) for record in records)
             reports[name] = replace(_report(records, states[name]), method=node.method(work.config(node)))
             ports[name] = tuple(work.bound(part) for part in node.inputs)
-            self.arrived[name] = reports[name].rows_in
+            self._arrived[name] = reports[name].rows_in, sum(record["bytes_in"] for record in records)
             self._tell(node, ports[name], records, states[name])
         tracks = plan.tracks
         if not plan.end:
@@ -287,14 +300,17 @@ class _EpochWork:
         self._results: dict[OperatorNode, DataFrame] = {}
         self._partials: dict[OperatorNode, list[DataFrame]] = {}
         self._few: dict[OperatorNode, dict[int, pa.Table]] = {}
+        self._many: set[OperatorNode] = set()
+        """Operators that took few rows in the last epoch, but not in this one."""
         self._kept: list[DataFrame] = []
         self._tracks = plan.tracks
 
     def deliver(self, batch: DataFrame | None) -> dict[str, _Counted]:
         """Run every operator and hand every sink its rows; what each source showed comes back."""
         teller = self._teller()
-        if teller is not None:
-            return self._deliver_one(teller, self._rows(batch))
+        seen = None if teller is None else self._deliver_one(teller, self._rows(batch))
+        if seen is not None:
+            return seen
         counts = Observation()
         rows = self._rows(batch).observe(counts, *self._counters())
         closing = [node for node in self._engine.operators if isinstance(node, AggregateNode)]
@@ -354,8 +370,7 @@ class _EpochWork:
         if len(engine.operators) != 1 or self._uses["batch"] != 1 or len(engine.sources) != 1:
             return None
         (node,) = engine.operators
-        few = engine.arrived.get(node.name, _FEW + 1) <= _FEW
-        if not few or not isinstance(node, AggregateNode) or not self._is_native(node):
+        if not engine.took_few(node) or not isinstance(node, AggregateNode) or not self._is_native(node):
             return None
         into, (source,) = self._layout.into(node), engine.sources
         (lane, *more) = node.config.lanes(node.types)
@@ -363,14 +378,17 @@ class _EpochWork:
         plain = len(into) == 1 and not into[0].edge.filtered and not isinstance(source.progress, Punctuated)
         return node if plain and not more and into[0].node.time not in looks_at else None
 
-    def _deliver_one(self, node: AggregateNode, rows: DataFrame) -> dict[str, _Counted]:
-        """An epoch of a flow that does nothing but one aggregation."""
+    def _deliver_one(self, node: AggregateNode, rows: DataFrame) -> dict[str, _Counted] | None:
+        """An epoch of a flow that does nothing but one aggregation; None if it brings more than last time."""
         (source,), (branch,) = self._engine.sources, self._layout.into(node)
         (lane,) = node.config.lanes(node.types)
         inputs = {name: lane_name(place) for name, place in zip(branch.shipped, branch.lanes, strict=True)}
         with self._partitions(rows.sparkSession):
             ours = f"{TAG} = {branch.tag}"
-            table = partials_and_counts(node, lane, rows, inputs, ours, self._thresholds).toArrow()
+            made = partials_and_counts(node, lane, rows, inputs, ours, self._thresholds)
+            table = self._if_few(node, made, lane, more=(LATE, TOP))
+            if table is None:
+                return None
             seen = {source.name: _counted(table, lane)}
             self._few[node] = {1: table.filter(pc.equal(table[LATE], 0)).drop_columns([LATE, TOP])}
             self._follow(seen)
@@ -385,14 +403,35 @@ class _EpochWork:
         """
         for node in native:
             lanes = self._lanes(node, rows)
-            if self._engine.arrived.get(node.name, _FEW + 1) <= _FEW:
-                self._few[node] = {1 + place: lane.toArrow() for place, lane in enumerate(lanes)}
+            few = self._collected(node, lanes)
+            if few is not None:
+                self._few[node] = few
             else:
                 self._partials[node] = [self._keep(lane) for lane in lanes]
         for lane in (lane for lanes in self._partials.values() for lane in lanes):
             lane.write.format("noop").mode("append").save()
         if not native:
             rows.write.format("noop").mode("append").save()
+
+    def _collected(self, node: AggregateNode, lanes: Sequence[DataFrame]) -> dict[int, pa.Table] | None:
+        """The partials of all lanes by port, if they are few."""
+        few = {}
+        for port, (made, lane) in enumerate(zip(lanes, node.config.lanes(node.types), strict=True), start=1):
+            table = self._if_few(node, made, lane)
+            if table is None:
+                return None
+            few[port] = table
+        return few
+
+    def _if_few(self, node: AggregateNode, made: DataFrame, lane: Lane, more: Sequence[str] = ()) -> pa.Table | None:
+        """Partials, fetched here; None if there are more than memory here is for, as there were or as turns out."""
+        if node in self._many or not self._engine.took_few(node):
+            return None
+        table = at_most(self._engine.share // _HERE, _FEW, made, lane.schema, more).toArrow()
+        if pc.any(table.column(OVER)).as_py():
+            self._many.add(node)
+            return None
+        return table.drop_columns([OVER])
 
     def _follow(self, seen: Mapping[str, _Counted]) -> None:
         """How far the sources are once this epoch's rows are in; a rerun sees the same rows and comes to the same."""
@@ -461,10 +500,12 @@ class _EpochWork:
 
     def _operate(self, node: OperatorNode, rows: DataFrame) -> DataFrame:
         if node not in self._results:
-            if node in self._few:
-                results = self._here(node)
-            elif node in self._partials:
+            if isinstance(node, AggregateNode) and node in self._few and not self._fits_here(node):
+                self._partials[node] = self._lanes(node, rows)
+            if node in self._partials:
                 results = self._shards(node, *self._of_lanes(node))
+            elif node in self._few:
+                results = self._here(node)
             else:
                 results = self._shards(node, *self._of_branches(node, rows))
             if isinstance(node, JoinNode) and node.where is not None:
@@ -476,6 +517,13 @@ class _EpochWork:
         """All shards of an operator in this process: its few rows are here, and tasks would cost more than they do."""
         results = self._task(node, [], roll_call=False).here(self._few[node])
         return self._engine._spark.createDataFrame(results, self._engine.schemas.of(node))
+
+    def _fits_here(self, node: AggregateNode) -> bool:
+        """Whether the results of this epoch are sure to be few, too: however few its rows, they may close windows."""
+        state = (page.nbytes for part in self._engine.ledger.states.get(node.name, ()) for page in part.pages)
+        arrived = (table.nbytes for table in self._few[node].values())
+        before, after = self._engine._ports(node)[0], self.bound(node.inputs[0])
+        return bool((sum(state) + sum(arrived)) * node.config.copies(before, after) <= self._engine.share // _HERE)
 
     def _of_branches(self, node: OperatorNode, rows: DataFrame) -> tuple[DataFrame, list[Inlet]]:
         """The rows that enter an operator, and by which inlets."""
@@ -555,7 +603,7 @@ class _EpochWork:
             ports=tuple(self._port(node, port) for port in range(len(node.inputs))),
             states=tuple(packed(state) for state in engine.ledger.states.get(node.name, ())),
             shards=plan.shards,
-            share=min(engine._memory, getattr(node, "memory", None) or engine._memory) // engine.slots,
+            share=min(engine.share, (getattr(node, "memory", None) or engine._memory) // engine.slots),
             checkpoint=engine._checkpoint.uri,
             epoch=plan.epoch,
             attempt=self.attempt,

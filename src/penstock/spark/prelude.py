@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
@@ -19,10 +20,17 @@ from penstock.flow.graph import AggregateNode
 from penstock.operators.aggregate.config import Panes, WindowAggregate, WithParameters
 from penstock.operators.aggregate.functions import Count, Edge, Extreme, Mean, Sum, Variance
 from penstock.operators.aggregate.lanes import Lane
+from penstock.operators.aggregate.sketches import ApproxCountDistinct, ApproxQuantile
 from penstock.spark.types import long, quoted, spark_type
 
 LATE, TOP = "__late", "__top"
 """Beside partials that also count: why rows are late, and the latest time of any."""
+
+OVER = "__over"
+"""Beside partials of which only so many are wanted: whether there are more."""
+
+_PLACE = "monotonically_increasing_id() & 8589934591L"
+"""A row's place in its partition."""
 
 
 def is_native(node: AggregateNode, config: WindowAggregate) -> bool:
@@ -71,6 +79,26 @@ def partials_and_counts(
     )
 
 
+def at_most(size: int, rows: int, partials: DataFrame, schema: pa.Schema, more: Sequence[str] = ()) -> DataFrame:
+    """So many partials of each partition, and about so many bytes; `OVER` is true somewhere if that is not all.
+
+    A partial is over if it and as many others as are before it, were they of its width, are more than `size`. So what
+    is not is a small multiple of `size` however widths differ, and nothing must be counted first. `more` are columns
+    beside those of the schema.
+    """
+    fixed = 8 * len(schema)
+    texts = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_binary(field.type)]
+    width = " + ".join([f"{fixed}L", *(f"coalesce(octet_length({quoted(name)}), 0)" for name in texts)])
+    most = min(rows, size // fixed)
+    over = f"__place >= {most}L OR (__place + 1L) * ({width}) > {size}L"
+    columns = [
+        f"CASE WHEN NOT ({over}) THEN {quoted(name)} END AS {quoted(name)}" if name in texts else quoted(name)
+        for name in (*schema.names, *more)
+    ]
+    numbered = partials.selectExpr("*", f"{_PLACE} AS __place").where(f"__place <= {most}L")
+    return numbered.selectExpr(*columns, f"{over} AS {OVER}")
+
+
 def _keys(node: AggregateNode, lane: Lane) -> list[str]:
     panes = node.config.panes
     if panes is None:
@@ -86,7 +114,7 @@ def _made(lane: Lane) -> list[str]:
     made: list[str] = []
     for part in lane.parts:
         fields = [lane.schema.field(place) for place in range(part.first, part.last)]
-        texts = _PARTIALS[type(part.function)](part.function)
+        texts = _PARTIALS[type(part.function)](part.function, part.kind)
         made += [
             f"CAST({text} AS {spark_type(field.type).simpleString()}) AS {quoted(field.name)}"
             for text, field in zip(texts, fields, strict=True)
@@ -108,25 +136,25 @@ def pane_start(panes: Panes) -> str:
     return f"({TIME} - pmod({TIME} - {long(panes.origin)}, {long(panes.size)}))"
 
 
-def _count(function: Count) -> Sequence[str]:
+def _count(function: Count, _: pa.DataType) -> Sequence[str]:
     return ["count(1)" if function.column is None else f"count({quoted(function.column)})"]
 
 
-def _sum(function: Sum | Mean) -> Sequence[str]:
+def _sum(function: Sum | Mean, _: pa.DataType) -> Sequence[str]:
     value = quoted(function.column)
     return [f"sum({value})", f"count({value})"]
 
 
-def _extreme(function: Extreme) -> Sequence[str]:
+def _extreme(function: Extreme, _: pa.DataType) -> Sequence[str]:
     return [f"{function.which}({quoted(function.column)})"]
 
 
-def _variance(function: Variance) -> Sequence[str]:
+def _variance(function: Variance, _: pa.DataType) -> Sequence[str]:
     value = f"CAST({quoted(function.column)} AS DOUBLE)"
     return [f"count({value})", f"coalesce(avg({value}), 0D)", f"coalesce(var_pop({value}) * count({value}), 0D)"]
 
 
-def _edge(function: Edge) -> Sequence[str]:
+def _edge(function: Edge, _: pa.DataType) -> Sequence[str]:
     """The least of (time, value), or of (inverted time, value): of several at the same time the least value."""
     value = quoted(function.column)
     sign = "" if function.which == "first" else "~"
@@ -134,11 +162,25 @@ def _edge(function: Edge) -> Sequence[str]:
     return [f"{sign}({best}.towards)", f"{best}.value"]
 
 
-_PARTIALS: dict[type, Callable[[Any], Sequence[str]]] = {
+def _distinct(function: ApproxCountDistinct, kind: pa.DataType) -> Sequence[str]:
+    """All integers as longs, whose hashes are those of the same numbers in process."""
+    value = quoted(function.column)
+    value = f"CAST({value} AS BIGINT)" if pa.types.is_integer(kind) else value
+    return [f"hll_sketch_agg({value}, {function.precision})"]
+
+
+def _quantile(function: ApproxQuantile, _: pa.DataType) -> Sequence[str]:
+    """All numbers as doubles, as in process: sketches of longs or floats have other formats."""
+    return [f"kll_sketch_agg_double(CAST({quoted(function.column)} AS DOUBLE), {function.size})"]
+
+
+_PARTIALS: dict[type, Callable[[Any, pa.DataType], Sequence[str]]] = {
     Count: _count,
     Sum: _sum,
     Mean: _sum,
     Extreme: _extreme,
     Variance: _variance,
     Edge: _edge,
+    ApproxCountDistinct: _distinct,
+    ApproxQuantile: _quantile,
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import pickle
+import resource
 import tempfile
 import time as clock
 import zlib
@@ -61,6 +62,9 @@ _GATHERED = 32
 
 _LARGE_STATE = 16
 """From so many times the share on, state is in so many pages that sorting arrivals first costs less than it saves."""
+
+_LOOK, _KEPT = 8, 4
+"""Whenever this part of the share was released, see whether the allocator keeps more than that one of it."""
 
 _M_MMAP_THRESHOLD = -3
 """glibc's name for the size from which an allocation is mapped on its own."""
@@ -129,13 +133,13 @@ class ShardTask:
             mine = [
                 (port, rows.take(pa.array(np.flatnonzero(places[port] == shard)))) for port, rows in batches.items()
             ]
-            out += self._one(shard, partial(_given, mine))
+            out += self._one(shard, partial(_given, mine, self.share // _PIECE))
         schema = self.config.output(self.types)
-        # Spark cannot take a nested column that has no chunk at all.
+        # PySpark takes no list column that has no chunk at all, as one of no batches has.
         return pa.Table.from_batches(out, schema) if out else schema.empty_table()
 
     def _one(self, shard: int, arrivals: Callable[[State], Arrivals]) -> Iterator[pa.RecordBatch]:
-        budget = Budget(self.share)
+        budget = _Trimmed(self.share)
         checkpoint = Checkpoint(self.checkpoint)
         elsewhere = self.config.elsewhere if isinstance(self.config, LookupJoin) else None
         store = FilePages(checkpoint.pages(self.operator), f"{self.epoch:08d}-{shard:05d}", elsewhere=elsewhere)
@@ -155,6 +159,7 @@ class ShardTask:
         record = {
             "state": state_to_json(state),
             "rows_in": work.rows_in - self.roll_call,
+            "bytes_in": work.bytes_in,
             "rows_out": work.rows_out,
             "seconds": {name: round(spent, 4) for name, spent in work.seconds.items()},
             "rows_by_port": work.rows_by_port,
@@ -285,15 +290,17 @@ class ShardTask:
         return rows.take(pa.array(np.flatnonzero(batch.column(0).to_numpy() == inlet.tag)))
 
 
-def _given(rows: list[tuple[int, pa.RecordBatch]], state: State) -> Arrivals:
-    """Rows that are here, port by port."""
+def _given(rows: list[tuple[int, pa.RecordBatch]], size: int, state: State) -> Arrivals:
+    """Rows that are here, port by port, in pieces of about `size` bytes."""
 
     def given(budget: Budget, work: _Work) -> Iterator[tuple[int, pa.RecordBatch]]:
         for port, batch in rows:
-            if batch.num_rows:
-                work.rows_in += batch.num_rows
-                with budget.hold(batch.nbytes, "rows in flight"):
-                    yield port, batch
+            work.rows_in += batch.num_rows
+            work.bytes_in += batch.nbytes
+            count = -(-batch.num_rows // max(1, batch.nbytes // size)) or 1
+            for piece in (batch.slice(start, count) for start in range(0, batch.num_rows, count)):
+                with budget.hold(piece.nbytes, "rows in flight"):
+                    yield port, piece
 
     return given
 
@@ -344,6 +351,37 @@ def _give_back() -> None:
         trim(0)
 
 
+def _private_memory() -> int:
+    """The bytes that this process has for itself; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as counts:
+            _, resident, shared, *_ = counts.read().split()
+    except OSError:
+        return 0
+    return (int(resident) - int(shared)) * resource.getpagesize()
+
+
+class _Trimmed(Budget):
+    """A budget that also minds what is released but stays with the allocator: it is not free for others.
+
+    Making windows folds piece after piece before anything comes out. Each leaves holes, which add up.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self._before = _private_memory()
+        self._released = 0
+
+    def release(self, size: int) -> None:
+        """Give `size` bytes back."""
+        super().release(size)
+        self._released += size
+        if self._released >= self.limit // _LOOK:
+            self._released = 0
+            if _private_memory() - self._before - self.held > self.limit // _KEPT:
+                _give_back()
+
+
 class _Work:
     """Counts rows and where a task's time goes: waiting for input, working, handing over output, settling."""
 
@@ -351,6 +389,7 @@ class _Work:
         self._budget = budget
         self._kept = kept
         self.rows_in = 0
+        self.bytes_in = 0
         self.rows_by_port = [0] * ports
         self.rows_out = 0
         self.spooled = 0
@@ -364,6 +403,7 @@ class _Work:
         for batch in batches:
             self.seconds["input"] += clock.perf_counter() - begun
             self.rows_in += batch.num_rows
+            self.bytes_in += batch.nbytes
             self._freed += batch.nbytes
             yield batch
             del batch

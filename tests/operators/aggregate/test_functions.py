@@ -140,3 +140,10 @@ def test_a_column_of_the_wrong_type_is_refused(function, kind, message):
 def test_a_share_that_is_none_is_refused(build):
     with pytest.raises(ConfigError, match="is not a share"):
         build()
+
+
+@pytest.mark.parametrize("size", [7, 65_536])
+def test_a_sketch_of_a_size_that_spark_has_not_is_refused(size):
+    pytest.importorskip("datasketches")
+    with pytest.raises(ConfigError, match=f"size={size} is not a size of sketch"):
+        pk.approx_quantile("x", 0.5, size)

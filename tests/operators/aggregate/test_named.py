@@ -390,6 +390,21 @@ def test_sketches_stay_within_their_error():
     assert abs(full[1] - 25) <= 2
 
 
+@pytest.mark.parametrize("values", [5, 300, 5_000])
+def test_a_distinct_count_depends_on_the_values_only(values):
+    pytest.importorskip("datasketches")
+    config = WindowAggregate(sliding(100), (), (("d", pk.approx_count_distinct("i")),))
+    found = set()
+    for seed, cuts in ((0, 1), (1, 3), (2, 7)):
+        aggregation = Run(config)
+        order = np.random.default_rng(seed).permutation(values)
+        for some in np.array_split(order, cuts):
+            aggregation.on(Arrive([row(1, i=int(n)) for n in some]))
+        aggregation.end()
+        found.add(tuple(aggregation.results))
+    assert len(found) == 1, "neither their order nor the epochs they came in"
+
+
 @pytest.mark.parametrize(
     ("build", "error", "message"),
     [

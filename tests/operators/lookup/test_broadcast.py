@@ -22,12 +22,8 @@ def test_every_row_is_answered_when_it_comes_and_the_table_is_read_once():
     for keys in ([1, 2, 3], [3, 4, 500]):
         shard.rows(keys)
     assert shard.finished == 5
-    assert shard.logic.counts() == {
-        "reads": 10,
-        "looked_up": 0,
-        "bytes_read": shard.logic.desk.stats.bytes_read,
-        "waiting": 0,
-    }
+    counts = shard.logic.counts()
+    assert (counts["reads"], counts["looked_up"], counts["waiting"]) == (10, 0, 0)
     assert shard.results == shard.expected
 
 

@@ -241,6 +241,22 @@ class WindowAggregate:
             return Panes.of(Slides(slide.slide, slide.slide, slide.origin))
         return None
 
+    def copies(self, before: Time, after: Time) -> int:
+        """In how many results a partial of a pane may be at most when the bound goes from one time to another.
+
+        >>> from penstock.core.windows import sliding
+        >>> from penstock.operators.aggregate.functions import Count
+        >>> minutes = WindowAggregate(sliding(60, 1), by=("k",), aggregates=(("n", Count()),))
+        >>> minutes.copies(before=100, after=102), minutes.copies(before=100, after=1_000)
+        (2, 60)
+        """
+        windows = self.window.on(self.unit)
+        if not isinstance(windows, Slides):
+            # At its end, a landmark window that holds no new row does not come out.
+            return 1 if after == TIME_MAX else windows.complete(after) - windows.complete(before)
+        each = -(-windows.range // windows.slide)
+        return each if self.emit != "final" else min(each, windows.complete(after) - windows.complete(before))
+
     def lanes(self, inputs: tuple[RowType, ...]) -> tuple[Lane, ...]:
         """The tables of partials: the main one, then one for each set of keys that holistic aggregates need.
 

@@ -16,7 +16,7 @@ from penstock.core.budget import show_bytes
 from penstock.core.errors import BudgetError
 from penstock.core.master import master_schema
 from penstock.core.operator import Out
-from penstock.core.rows import Hashes, concat, hashes_of
+from penstock.core.rows import Hashes, Indices, concat, hashes_of
 from penstock.operators.lookup.back import Desk
 from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.waiting import Waiting
@@ -50,7 +50,7 @@ class WholeTableJoin:
         """A row never waits for others."""
         return len(self.waiting) > 0
 
-    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: int = 0) -> None:
+    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: Indices | int = 0) -> None:
         """Take rows to be answered next."""
         self.waiting.put(rows, hashes, np.zeros(rows.num_rows, np.int64), attempts)
 
