@@ -20,10 +20,10 @@ from penstock.flow.graph import (
 from penstock.flow.report import Report
 from penstock.flow.sinks import Sink
 from penstock.operators.window_join import Baseline, MethodName, method_name
-from penstock.planner import AggregateChoice, Choice, describe, explain_choice
+from penstock.planner import AggregateChoice, Choice, LookupChoice, describe, explain_choice, explain_lookup
 from penstock.planner.window_aggregate import explain_aggregate
 
-Choices = Mapping[str, Choice | AggregateChoice]
+Choices = Mapping[str, Choice | AggregateChoice | LookupChoice]
 """What was chosen for the operators whose method was left open, by their names."""
 
 
@@ -59,7 +59,9 @@ def _describe(node: Node, report: Report, choices: Choices) -> list[str]:
             *_measured(node, report),
         ]
     if isinstance(node, LookupNode):
-        return [*_describe_lookup(node), *_measured(node, report), *_counted(node, report)]
+        found = choices.get(node.name)
+        lines = _describe_lookup(node, found if isinstance(found, LookupChoice) else None)
+        return [*lines, *_measured(node, report), *_counted(node, report)]
     if isinstance(node, SourceNode):
         return [_describe_source(node, report)]
     if isinstance(node, SelectNode):
@@ -79,13 +81,14 @@ def _describe_join(node: JoinNode, choice: Choice | None) -> list[str]:
     return [*lines, f"  pairs only where {node.where} (native)"] if node.where else lines
 
 
-def _describe_lookup(node: LookupNode) -> list[str]:
+def _describe_lookup(node: LookupNode, choice: LookupChoice | None) -> list[str]:
     config = node.config
     on = ", ".join(ours if ours == theirs else f"{ours} = {theirs}" for ours, theirs in config.on)
-    return [
-        f"{node.name}: {config.how} lookup on {on} in {config.table}, {node.freshness}",
-        f"  method {node.method(config)}",
-    ]
+    name = node.method(config)
+    asked = (f"method {name}", f"because method={name!r} was asked for")
+    lines = asked if choice is None else explain_lookup(choice)
+    head = f"{node.name}: {config.how} lookup on {on} in {config.table}, {node.freshness}"
+    return [head, *(f"  {line}" for line in lines)]
 
 
 def _counted(node: LookupNode, report: Report) -> list[str]:

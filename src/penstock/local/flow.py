@@ -43,6 +43,7 @@ from penstock.flow.graph import (
     walk,
     windows_of,
 )
+from penstock.flow.lookups import lookup_pilot, stream_seconds
 from penstock.flow.report import EpochReport, OperatorReport, Report, added_up, counts_of
 from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink, operators_needed
 from penstock.flow.stream import Stream
@@ -51,12 +52,12 @@ from penstock.kernels.route import shard_of
 from penstock.local import sql
 from penstock.operators.aggregate.missed import missed
 from penstock.operators.lookup import LookupJoin
-from penstock.planner import AggregatePilot, Pilot, is_planned
+from penstock.planner import AggregatePilot, LookupPilot, Pilot, is_planned
 from penstock.planner.machine import here
 from penstock.storage.compaction import compact
 from penstock.storage.files import FilePages
 from penstock.storage.memory import MemoryPages
-from penstock.storage.tables.reading import read_table, settled
+from penstock.storage.tables.reading import kind_of, read_table, settled
 
 _SMALLEST_SHARE = 1_000
 """Bytes a shard needs at least: a few rows of arrivals and one of output."""
@@ -174,15 +175,17 @@ class LocalQuery:
         }
         operators = list(self._states)
         self._ports: dict[OperatorNode, tuple[Time, ...]] = {node: (TIME_MIN,) * len(node.inputs) for node in operators}
-        self._pilots: dict[OperatorNode, Pilot | AggregatePilot] = {}
+        self._pilots: dict[OperatorNode, Pilot | AggregatePilot | LookupPilot] = {}
+        self._tables: dict[str, TableSource] = {}
+        self._versions: dict[str, str] = {}
         for node in operators:
             if isinstance(node, JoinNode) and node.config.method == "auto":
                 feeds = _feeds(node, operators)
                 self._pilots[node] = Pilot(node.config, feeds, flow.memory, flow.shards, here())
             elif isinstance(node, AggregateNode) and is_planned(node.config):
                 self._pilots[node] = AggregatePilot(node.config, node.types, flow.memory, flow.shards)
-        self._tables: dict[str, TableSource] = {}
-        self._versions: dict[str, str] = {}
+            elif isinstance(node, LookupNode):
+                self._add_table(node)
         self._ended = False
 
     def stop(self) -> None:
@@ -216,14 +219,20 @@ class LocalQuery:
         self._ended = end
         self._report = self._report.after(epoch.report(self._report.totals.epochs, clock.perf_counter() - begun))
 
-    def _looking_up(self, node: LookupNode) -> LookupJoin:
+    def _add_table(self, node: LookupNode) -> None:
+        """Find a lookup's table, and who steers the lookup if its method was left open."""
+        table = settled(node.config.table, node.freshness, f"{self._spill.name}/{node.name}")
+        self._tables[node.name] = table
+        if node.config.method == "auto":
+            share = min(self._flow.memory, node.memory or self._flow.memory) // self._flow.shards
+            self._pilots[node] = lookup_pilot(node, table.open(), kind_of(table), share, self._flow.shards)
+
+    def _looking_up(self, node: LookupNode, config: LookupJoin) -> LookupJoin:
         """A lookup against the version of its table that this epoch sees."""
-        if node.name not in self._tables:
-            self._tables[node.name] = settled(node.config.table, node.freshness, f"{self._spill.name}/{node.name}")
         table = self._tables[node.name]
         if node.freshness == "latest" or node.name not in self._versions:
             self._versions[node.name] = table.open().version
-        return replace(node.config, table=table, version=self._versions[node.name])
+        return replace(config, table=table, version=self._versions[node.name])
 
     def _deliver(self, sink: Sink, rows: pa.Table) -> None:
         number = self._report.totals.epochs
@@ -337,7 +346,7 @@ class _Epoch:
         pilot = self._query._pilots.get(node)
         config = node.config if pilot is None else replace(node.config, method=pilot.decide().method)
         if isinstance(node, LookupNode):
-            config = self._query._looking_up(node)
+            config = self._query._looking_up(node, config)
         tally = Tally()
         shards = self._logics(node, config, tally)
         batches: list[pa.RecordBatch] = []
@@ -376,6 +385,9 @@ class _Epoch:
         before = self._query._ports[node]
         if isinstance(pilot, AggregatePilot):
             pilot.saw(before[0], after[0], (tally.rows_lifted, tally.lifted), results.num_rows, pages)
+        elif isinstance(pilot, LookupPilot):
+            passed, spent = stream_seconds(before[0], after[0], node.unit), clock.perf_counter() - begun
+            pilot.saw(arrived[0], passed, spent, self._operators[node.name].counts)
         elif pilot is not None:
             pilot.saw(before, after, (arrived[0], arrived[1]), pages)
         self._query._ports[node] = after
@@ -394,6 +406,10 @@ class _Epoch:
         if isinstance(node, JoinNode):
             parts = zip(states, self._query._stores, self._query._budgets, strict=True)
             states = [replace(state, pages=compact(state.pages, store, budget)) for state, store, budget in parts]
+        if isinstance(node, LookupNode):
+            # What its logics hold, cached rows and rows that wait, goes with them; what is saved stays.
+            for budget, store in zip(self._query._budgets, self._query._stores, strict=True):
+                budget.release(budget.held - store.held)
         self.states[node] = states
 
 

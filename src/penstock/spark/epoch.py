@@ -36,12 +36,13 @@ from penstock.flow.graph import (
     sources_of,
     windows_of,
 )
+from penstock.flow.lookups import lookup_pilot, stream_seconds
 from penstock.flow.report import EpochReport, OperatorReport, added_up
 from penstock.flow.sinks import Sink, operators_needed
 from penstock.kernels.route import hash_range
 from penstock.operators.aggregate.lanes import Lane
 from penstock.operators.lookup.logic import HELD
-from penstock.planner import AggregatePilot, Pilot, is_planned
+from penstock.planner import AggregatePilot, LookupPilot, Pilot, is_planned
 from penstock.planner.machine import here
 from penstock.spark.branches import (
     MARK,
@@ -64,6 +65,7 @@ from penstock.spark.shard import Inlet, PortBounds, ShardTask, packed
 from penstock.spark.sinks import deliver
 from penstock.spark.tables import settled_on_spark
 from penstock.spark.types import col, long, shard_of, signed, time_as_long, time_from_long
+from penstock.storage.tables.reading import kind_of
 from penstock.storage.versioned import Checkpoint, Ledger, Plan, next_ledger, state_from_json
 
 _FEW = 50_000
@@ -171,7 +173,7 @@ class Engine:
             operators=operators,
         )
 
-    def _pilot(self, node: OperatorNode) -> Pilot | AggregatePilot | None:
+    def _pilot(self, node: OperatorNode) -> Pilot | AggregatePilot | LookupPilot | None:
         """Who chooses an operator's method, if it was left open; it goes on from what the ledger says."""
         current: Any = self.ledger.methods.get(node.name)
         if isinstance(node, JoinNode) and node.config.method == "auto":
@@ -180,7 +182,15 @@ class Engine:
         if isinstance(node, AggregateNode) and is_planned(node.config):
             holds = any(state.pages for state in self.ledger.states.get(node.name, ()))
             return AggregatePilot(node.config, node.types, self._memory, self.slots, current, holds)
+        if isinstance(node, LookupNode) and node.config.method == "auto":
+            table = self.tables[node.name]
+            return lookup_pilot(node, table.open(), kind_of(table), self.share_of(node), self.slots, current)
         return None
+
+    def share_of(self, node: OperatorNode) -> int:
+        """The memory of one of an operator's tasks."""
+        asked = node.memory if isinstance(node, LookupNode) else None
+        return min(self.share, (asked or self._memory) // self.slots)
 
     def _settled(self, node: LookupNode) -> TableSource:
         return settled_on_spark(node, f"{self._checkpoint.uri}/tables/{node.name}", self._memory)
@@ -261,6 +271,11 @@ class Engine:
                 sum(numbers) for numbers in zip(*((*r["lifted"], r["rows_out"]) for r in records), strict=True)
             )
             pilot.saw(before[0], after[0], (rows, partials), results, pages)
+        elif isinstance(pilot, LookupPilot):
+            worked = sum(record["seconds"]["work"] + record["seconds"]["settle"] for record in records)
+            rows = sum(record["rows_in"] for record in records)
+            passed = stream_seconds(before[0], after[0], node.unit)
+            pilot.saw(rows, passed, worked, added_up(record["counts"] for record in records))
         elif pilot is not None:
             left, right = (sum(record["rows_by_port"][port] for record in records) for port in (0, 1))
             pilot.saw(before, after, (left, right), pages)
@@ -603,7 +618,7 @@ class _EpochWork:
             ports=tuple(self._port(node, port) for port in range(len(node.inputs))),
             states=tuple(packed(state) for state in engine.ledger.states.get(node.name, ())),
             shards=plan.shards,
-            share=min(engine.share, (getattr(node, "memory", None) or engine._memory) // engine.slots),
+            share=engine.share_of(node),
             checkpoint=engine._checkpoint.uri,
             epoch=plan.epoch,
             attempt=self.attempt,

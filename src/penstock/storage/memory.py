@@ -25,15 +25,16 @@ class MemoryPages:
         self._overflow = overflow
         self._pages: dict[str, pa.RecordBatch] = {}
         self._numbers = itertools.count()
-        self._held = 0
+        self.held = 0
+        """Bytes of the batches that are in memory."""
 
     def put(self, rows: pa.RecordBatch, segment: str = "main") -> str:
         """Keep `rows` in memory if half of the free room holds them: the operator needs the other half to work."""
-        room = min(self._budget.room // 2, self._budget.limit // 2 - self._held)
+        room = min(self._budget.room // 2, self._budget.limit // 2 - self.held)
         if self._overflow is not None and rows.nbytes > room:
             return self._overflow.put(rows, segment)
         self._budget.charge(rows.nbytes, "a page in memory")
-        self._held += rows.nbytes
+        self.held += rows.nbytes
         name = f"memory-{next(self._numbers)}"
         self._pages[name] = rows
         return name
@@ -50,7 +51,7 @@ class MemoryPages:
         """Free it."""
         if name in self._pages:
             size = self._pages.pop(name).nbytes
-            self._held -= size
+            self.held -= size
             self._budget.release(size)
         elif self._overflow is not None:
             self._overflow.drop(name)

@@ -39,6 +39,9 @@ class ArrowTable:
         """The table's columns."""
         return self.rows.schema
 
+    def __str__(self) -> str:
+        return f"an Arrow table of {self.rows.num_rows:,} rows"
+
     def open(self, version: str | None = None) -> OpenArrowTable:
         """The table; it has one version only."""
         return self._opened

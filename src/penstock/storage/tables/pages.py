@@ -48,6 +48,9 @@ class PageTable:
         """The table's columns."""
         return self.layout.columns
 
+    def __str__(self) -> str:
+        return f"page table {self.uri}"
+
     @property
     def keys(self) -> tuple[str, ...]:
         """The columns that rows are looked up by."""

@@ -73,6 +73,9 @@ class ParquetTable:
         if not self.keys:
             raise ConfigError("keys=() names no column to look rows up by. Write keys=('customer_id',).")
 
+    def __str__(self) -> str:
+        return f"Parquet files {self.path}"
+
     @cached_property
     def columns(self) -> pa.Schema:
         """The table's columns."""

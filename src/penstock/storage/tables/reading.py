@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pyarrow as pa
+from pyarrow import fs
 
 from penstock.core.errors import ConfigError
 from penstock.core.master import TableSource
+from penstock.storage.files import find_folder
 from penstock.storage.tables.arrow import ArrowTable
 from penstock.storage.tables.build import build_page_table
 from penstock.storage.tables.manifest import Versions
@@ -31,6 +33,20 @@ def read_table(table: Any, keys: tuple[str, ...]) -> TableSource:
         f"table={type(table).__name__} is nothing that rows can be looked up in. Give an Arrow table, a folder of "
         f"Parquet files, pk.PageTable(…), pk.SqlTable(…), or on Spark a batch DataFrame."
     )
+
+
+def kind_of(table: TableSource) -> Literal["arrow", "pages", "parquet", "sql", "remote"]:
+    """The kind of place that a table is in, which decides what a read of it takes.
+
+    >>> kind_of(ArrowTable(pa.table({"id": [1]}), ("id",)))
+    'arrow'
+    """
+    if isinstance(table, PageTable | ParquetTable):
+        place = table.uri if isinstance(table, PageTable) else table.path
+        if not isinstance(find_folder(place)[0], fs.LocalFileSystem):
+            return "remote"
+        return "pages" if isinstance(table, PageTable) else "parquet"
+    return "arrow" if isinstance(table, ArrowTable) else "sql"
 
 
 def settled(table: TableSource, freshness: Literal["snapshot", "latest"], folder: str) -> TableSource:

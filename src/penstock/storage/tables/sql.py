@@ -85,6 +85,9 @@ class SqlTable:
                 "changed_query= needs a version to start from. Write version_query='SELECT max(…) FROM …' as well."
             )
 
+    def __str__(self) -> str:
+        return f"SQL table {self.table}"
+
     @property
     def columns(self) -> pa.Schema:
         """The table's columns."""

@@ -1,0 +1,51 @@
+"""What hosts share about lookups: who steers one whose method was left open, and what they tell it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from penstock.core.master import MasterTable
+from penstock.core.time import TIME_MAX, TIME_MIN, Time
+from penstock.flow.graph import LookupNode
+from penstock.planner import STORES, LookupLoad, LookupPilot, PlannedLookup
+
+_TEXT = 32
+"""Bytes that a value of no fixed width is taken to have."""
+
+
+def lookup_pilot(
+    node: LookupNode, table: MasterTable, store: str, share: int, slots: int, current: PlannedLookup | None = None
+) -> LookupPilot:
+    """Steers a lookup; `store` is the kind of place the table is in."""
+    age = node.config.max_age
+    ticks = {"microseconds": 1e6, "days": 1 / 86_400}.get(node.unit, 1.0)
+    load = LookupLoad(
+        rows_per_second=0.0,
+        stream_row=float(sum(_width(kind) for kind in node.types[0].inside.types)),
+        table=table.size,
+        memory=share,
+        partitions=max(1, table.partitions) if table.clustered else 1,
+        unique=table.unique,
+        clustered=table.clustered,
+        max_age=None if age is None else age.on(node.unit, "max_age") / ticks,
+        shards=slots,
+    )
+    return LookupPilot(load, STORES[store], current)
+
+
+def stream_seconds(before: Time, after: Time, unit: str) -> float:
+    """How much of the stream's time passed between two bounds, as seconds; one if that is not known.
+
+    >>> stream_seconds(0, 2_000_000, "microseconds")
+    2.0
+    """
+    if before in (TIME_MIN, TIME_MAX) or after in (TIME_MIN, TIME_MAX) or after <= before:
+        return 1.0
+    return (after - before) / 1e6 if unit == "microseconds" else float(after - before)
+
+
+def _width(kind: pa.DataType) -> int:
+    try:
+        return int(kind.bit_width + 7) // 8
+    except ValueError:
+        return _TEXT
