@@ -56,6 +56,7 @@ from penstock.operators.aggregate.spellings import (
     sum,
     variance,
 )
+from penstock.operators.lookup.shedding import Shedding
 from penstock.operators.window_join import AhEwj, Ewj, Rpwj
 from penstock.storage.tables import PageTable, ParquetTable, SqlTable
 
@@ -80,6 +81,7 @@ __all__ = [
     "PenstockError",
     "PunctuationError",
     "Rpwj",
+    "Shedding",
     "SqlError",
     "SqlTable",
     "StateError",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import penstock as pk
+from penstock.operators.lookup import HybridJoin, Stages
+from penstock.storage.tables.arrow import ArrowTable, OpenArrowTable
 from tests.oracle import lookup as oracle
 from tests.spark.conftest import multiset
 
@@ -84,3 +89,50 @@ def test_in_each_epoch_rows_see_the_latest_version_of_a_page_table(spark, feed, 
         seen.append({row["k"]: row["v"] for row in out.table().to_pylist()})
         orders.add(pa.table([[1, 2, 3], [0, 0, 0], [2, 2, 2]], schema=STREAM))
     assert seen == [{1: "old", 2: "old", 3: None}, {1: "old", 2: "new", 3: "new"}]
+
+
+@dataclass(frozen=True)
+class SlowTable:
+    """A table whose partitions take their time."""
+
+    table: ArrowTable
+    seconds: float
+
+    @property
+    def columns(self) -> pa.Schema:
+        return self.table.columns
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.table.keys
+
+    def open(self, version: str | None = None) -> Any:
+        opened = OpenArrowTable(self.table.rows, self.table.keys, self.table.partition_rows)
+        scan = opened.scan
+        opened.scan = lambda partition: (time.sleep(self.seconds), scan(partition))[1]
+        return opened
+
+
+def test_under_overload_rows_are_put_aside_and_in_the_silence_after_it_all_come_out_once(spark, feed, tmp_path):
+    epochs, names = streams(12, 300, 120, seed=6), master(120, seed=7)
+    orders = feed("orders", epochs)
+    table = SlowTable(ArrowTable(names, ("k",), partition_rows=2), seconds=0.05)
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="4 MB")
+    source = flow.source(orders.stream(spark), time="t", progress=pk.bounded_delay(10), name="orders")
+    method = Stages(HybridJoin(slots=60))
+    found = source.lookup(table, on="k", method=method, freshness="latest", shed=pk.Shedding("considering"))
+    found.to_parquet(str(tmp_path / "out"))
+    query = flow.start(trigger="400 ms")
+    counts = []
+    until = time.monotonic() + 90
+    while time.monotonic() < until:
+        counts = [epoch.operators["lookup0"].counts for epoch in query.progress().epochs]
+        rows = sum(sum(epoch.rows_in.values()) for epoch in query.progress().epochs)
+        if rows >= 12 * 300 - 100 and counts[-1]["waiting"] + counts[-1]["queued"] + counts[-1]["shed"] == 0:
+            break
+        time.sleep(0.2)
+    query.stop()
+    out = spark.read.parquet(str(tmp_path / "out")).drop("epoch").toArrow()
+    assert multiset(out) == expected(epochs, names, "inner")
+    assert max(count["shed"] for count in counts) > 0
+    assert sum(count["put_aside"] for count in counts) == sum(count["replayed"] for count in counts)

@@ -31,6 +31,7 @@ from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, Wind
 from penstock.operators.aggregate.config import Method as AggregateMethod
 from penstock.operators.lookup import LookupJoin, LookupMethod
 from penstock.operators.lookup.config import LookupHow, in_order_of
+from penstock.operators.lookup.shedding import Shed, Shedding
 from penstock.operators.window_join import JoinTime, WindowJoin
 from penstock.operators.window_join.config import default_time, read_how, read_on
 from penstock.operators.window_join.methods import Method, read_method
@@ -292,6 +293,7 @@ class Stream(Outlets):
         freshness: Freshness = "snapshot",
         memory: str | int | None = None,
         max_age: DurationLike | None = None,
+        shed: Shedding | Shed = "none",
         method: LookupMethod = "auto",
         suffix: str = "_right",
         name: str | None = None,
@@ -302,7 +304,8 @@ class Stream(Outlets):
         Arrow table, or on Spark any batch DataFrame. `how`: inner, or left to keep rows that find nothing.
         `freshness`: the table as it was when the flow first started (``"snapshot"``), or as it is in each epoch
         (``"latest"``). `memory`: how much of the flow's memory to use. `max_age`: how long, in event time, a row may
-        wait for others that need the same part of the table.
+        wait for others that need the same part of the table. `shed`: what becomes of rows that arrive faster than they
+        can be answered; ``"considering"`` puts those aside for later that share their reads with the fewest.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -324,7 +327,8 @@ class Stream(Outlets):
         keys = in_order_of(source.keys, keys)
         types = (RowType(_as_keys(node.columns, keys, source.columns), tuple(ours for ours, _ in keys), node.time),)
         age = None if max_age is None else Duration.of(max_age, "max_age")
-        config = LookupJoin(source, keys, how, method, suffix, age, node.unit)
+        aside = Shedding(shed) if isinstance(shed, str) else shed
+        config = LookupJoin(source, keys, how, method, suffix, age, node.unit, shed=aside)
         made = LookupNode(
             columns=config.output(types),
             time=node.time,

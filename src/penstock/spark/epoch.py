@@ -68,6 +68,9 @@ from penstock.spark.types import col, long, shard_of, signed, time_as_long, time
 from penstock.storage.tables.reading import kind_of
 from penstock.storage.versioned import Checkpoint, Ledger, Plan, next_ledger, state_from_json
 
+_AT_WORK = 0.7
+"""The part of an epoch's time in which lookups read; the rest is Spark's."""
+
 _FEW = 50_000
 """Partials that are aggregated where the driver is: more are worth a task on each core."""
 
@@ -98,6 +101,10 @@ class Engine:
         self._arrived: dict[str, tuple[int, int]] = {}
         """How many rows, or partials of rows, each operator took in the last epoch, and how many bytes they were."""
         self._old: Ledger | None = None
+        self.trigger: float | None = None
+        """Seconds from one epoch to the next, if they are given."""
+        self._read_seconds: dict[str, float] = {}
+        """What a read of its table takes a shard of each lookup, all its work counted."""
 
     @property
     def slots(self) -> int:
@@ -142,6 +149,7 @@ class Engine:
             end=end,
             methods=methods,
             versions={node.name: self._version(node) for node in self.operators if isinstance(node, LookupNode)},
+            quotas={} if end else self._quotas(),
         )
         self._checkpoint.plan(plan)
         return plan
@@ -228,6 +236,7 @@ class Engine:
             ports[name] = tuple(work.bound(part) for part in node.inputs)
             self._arrived[name] = reports[name].rows_in, sum(record["bytes_in"] for record in records)
             self._tell(node, ports[name], records, states[name])
+            self._pace(node, records)
         tracks = plan.tracks
         if not plan.end:
             tracks = {
@@ -245,6 +254,17 @@ class Engine:
             versions=plan.versions,
         )
         return ledger, reports
+
+    def _quotas(self) -> dict[str, int]:
+        """How often lookups that shed load may read their table: as often as the time of an epoch allows.
+
+        It is told from the flow's own pace, so nothing is shed before there is one, nor where epochs have no time.
+        """
+        if self.trigger is None:
+            return {}
+        sheds = [n.name for n in self.operators if isinstance(n, LookupNode) and n.config.shed.on]
+        paces = {name: self._read_seconds[name] for name in sheds if name in self._read_seconds}
+        return {name: max(1, int(_AT_WORK * self.trigger / pace)) for name, pace in paces.items()}
 
     def _version(self, node: LookupNode) -> str:
         """Which version of its master table a lookup sees now."""
@@ -279,6 +299,13 @@ class Engine:
         elif pilot is not None:
             left, right = (sum(record["rows_by_port"][port] for record in records) for port in (0, 1))
             pilot.saw(before, after, (left, right), pages)
+
+    def _pace(self, node: OperatorNode, records: Sequence[Mapping[str, Any]]) -> None:
+        """See what a read takes a lookup; the newest epoch counts as much as all before."""
+        reads = sum(record["counts"].get("reads", 0) for record in records)
+        if isinstance(node, LookupNode) and reads:
+            spent = sum(record["seconds"]["work"] for record in records) / reads
+            self._read_seconds[node.name] = (spent + self._read_seconds.get(node.name, spent)) / 2
 
     def _ports(self, node: OperatorNode) -> tuple[Time, ...]:
         """The bounds of an operator's ports as the last epoch left them."""
@@ -361,7 +388,12 @@ class _EpochWork:
         method = self._plan.methods.get(node.name)
         config = node.config if method is None else replace(node.config, method=method)
         if isinstance(node, LookupNode):
-            return replace(config, table=self._engine.tables[node.name], version=self._plan.versions[node.name])
+            return replace(
+                config,
+                table=self._engine.tables[node.name],
+                version=self._plan.versions[node.name],
+                quota=self._plan.quotas.get(node.name),
+            )
         return config
 
     @contextmanager

@@ -75,6 +75,7 @@ class SparkFlow(Flow):
         """Start, and go on until stopped. An epoch begins every `trigger` (every second), with data or without."""
         query = self._query()
         every = Duration.of(trigger or _DEFAULT_TRIGGER, "trigger").on("microseconds", "trigger")
+        query._engine.trigger = every / 1e6
         query._start(processingTime=f"{every // 1000} milliseconds")
         return query
 
@@ -272,7 +273,7 @@ def _analysed(build: Callable[[], DataFrame], written: Sequence[Any]) -> DataFra
 
 _FREE: dict[type, tuple[str, ...]] = {
     JoinNode: ("method",),
-    LookupNode: ("method", "table", "max_age", "version", "quota"),
+    LookupNode: ("method", "table", "max_age", "version", "quota", "shed"),
 }
 """What may change from one start to the next."""
 

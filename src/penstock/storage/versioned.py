@@ -49,12 +49,15 @@ class Plan:
     """The methods of the operators that a planner chooses for."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Which version of its master table each lookup sees."""
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    """How often a shard of each lookup that sheds load may read its table."""
 
     def to_json(self) -> dict[str, Any]:
         """For the checkpoint."""
         tracks = {name: track.to_json() for name, track in self.tracks.items()}
         plain = {
-            name: getattr(self, name) for name in ("epoch", "now", "shards", "static", "end", "methods", "versions")
+            name: getattr(self, name)
+            for name in ("epoch", "now", "shards", "static", "end", "methods", "versions", "quotas")
         }
         return {**plain, "tracks": tracks}
 
