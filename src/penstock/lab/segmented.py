@@ -1,4 +1,4 @@
-"""A master table cut as an experiment asks for: by ranges of the key, by buckets of its hash, or just one after another.
+"""A master table cut as an experiment asks for: by ranges of the key, by buckets of its hash, or by place alone.
 
 Every key has a segment, also one that has no row there: nobody knows before the segment was read.
 """
