@@ -75,7 +75,9 @@ class LookupSetup:
     epoch: float = 10.0
     """Seconds after which arrival frequencies age."""
     quadrants: Pqrs = Pqrs()  # noqa: RUF009 - frozen
-    """Where keys gather, of the stream and of the table."""
+    """Where the stream's keys gather."""
+    table_quadrants: Pqrs = Pqrs()  # noqa: RUF009 - frozen
+    """Where the table's do."""
     tick: float = 2.0
 
     @property
@@ -109,7 +111,9 @@ class LookupSetup:
         rows = max(1, round(self.table / TABLE_ROW * scale))
         span, keys = "2880 s", max(1, round(self.workload.keys * scale))
         cap = max(1, round(self.workload.cap * scale))
-        trace = Composite(rate=rows / 2880, span=span, cap=cap, keys=keys, quadrants=self.quadrants, seed=2 * seed + 1)
+        trace = Composite(
+            rate=rows / 2880, span=span, cap=cap, keys=keys, quadrants=self.table_quadrants, seed=2 * seed + 1
+        )
         by = "scan" if self.join == "MESHJOIN" else self.join
         return SegmentedTable(
             pa.table({"key": trace.table().column("key")}), by, theta=_part(self.segment / TABLE_ROW, scale)
