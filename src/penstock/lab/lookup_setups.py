@@ -42,7 +42,7 @@ STREAM_ROW, TABLE_ROW = 64, 128
 _ARROW_ROW = 16
 """Bytes that a table row takes in memory here: its key and the hash of it."""
 
-_LET_IN = 64
+_LET_IN = 32
 """This part of the wait buffer is let in at a time."""
 
 Join = Literal["MESHJOIN", "range", "hash"]

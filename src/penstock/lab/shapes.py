@@ -66,20 +66,20 @@ def jumps(series: str, measure: Measure, knee: float, to: float, factor: float =
     return test
 
 
-def rises(series: str, measure: Measure, slack: float = 0.1) -> Test:
-    """More at the end than at the beginning, and never less than before by more than a tenth."""
+def rises(series: str, measure: Measure, slack: float = 0.1, by: float = 0.0) -> Test:
+    """More at the end than at the beginning, `by` this part of it, and never less than before by more than a tenth."""
 
     def test(table: Table) -> Finding:
-        return _rises(table.curve(series, measure), +1, slack)
+        return _rises(table.curve(series, measure), +1, slack, by)
 
     return test
 
 
-def falls(series: str, measure: Measure, slack: float = 0.1) -> Test:
-    """Less at the end than at the beginning, and never more than before by more than a tenth."""
+def falls(series: str, measure: Measure, slack: float = 0.1, by: float = 0.0) -> Test:
+    """Less at the end than at the beginning, `by` this part of it, and never more than before by more than a tenth."""
 
     def test(table: Table) -> Finding:
-        return _rises(table.curve(series, measure), -1, slack)
+        return _rises(table.curve(series, measure), -1, slack, by)
 
     return test
 
@@ -371,10 +371,10 @@ def _numbers(curve: Curve, xs: Sequence[float]) -> dict[str, float]:
     return {f"at {x:g}": curve.at(x) for x in xs}
 
 
-def _rises(curve: Curve, sign: int, slack: float) -> Finding:
+def _rises(curve: Curve, sign: int, slack: float, by: float) -> Finding:
     first, last = float(curve.mean[0]), float(curve.mean[-1])
     steps = np.diff(curve.mean) * sign
-    passed = sign * (last - first) > 0 and bool((steps >= -slack * curve.mean[:-1]).all())
+    passed = sign * (last - first) > by * abs(first) and bool((steps >= -slack * curve.mean[:-1]).all())
     return Finding(passed, {f"at {curve.x[0]:g}": first, f"at {curve.x[-1]:g}": last})
 
 
