@@ -85,6 +85,8 @@ def simulate_arrivals(
 ) -> History:
     """Run `config` over a trace, by time, for `until` seconds.
 
+    Here the first segment that is read has none of the keys, and two rows meet the second one when the third arrives:
+
     >>> from penstock.lab.segmented import SegmentedTable
     >>> from penstock.operators.lookup import MeshJoin, Stages
     >>> rows = pa.table({"t": [0, 1_000_000, 2_000_000], "key": [7, 7, 8], "id": [0, 1, 2]}).cast(COLUMNS)
@@ -92,7 +94,7 @@ def simulate_arrivals(
     >>> join = LookupJoin(table, (("key", "key"),), method=Stages(MeshJoin(slots=2)))
     >>> free = PairMachine(DiskModel(latency=0, seek=0, bandwidth=1e9), pair=0.1, row_bytes=4096)
     >>> simulate_arrivals(join, rows, free, Pace(tick=0.5), until=60).emitted.round(3).tolist()
-    [1.6]
+    [2.7, 2.7]
     """
     return _Run(config, trace, machine, pace, watch).history(until)
 
