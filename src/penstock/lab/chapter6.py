@@ -57,13 +57,13 @@ _BURST = 0.05 * 1500 * WORKLOAD.span
 
 
 _FULL_BUFFER = (
-    "Of the 65,536 tuples that may wait, 80 % do on average, and never less than 58 %, by range, by hash, with 40 or 80 "
-    "MB (at 1,000/s): whenever no block is free, 40 % are freed. So a tuple waits 0.8 · 65,536 / λ, 52 s at 1,000/s, "
-    "whatever segments and memory are. N_invoke is not reached: at most 2,200 tuples wait for one segment."
+    "Of the 65,536 tuples that may wait, 80 % do on average, and never less than 58 %, by range, by hash, with 40 or "
+    "80 MB (at 1,000/s): whenever no block is free, 40 % are freed. So a tuple waits 0.8 · 65,536 / λ, 52 s at "
+    "1,000/s, whatever segments and memory are. N_invoke is not reached: at most 2,200 tuples wait for one segment."
 )
 _EVENLY_ASKED = (
-    "The table's keys are drawn like the stream's, so all segments are asked for alike: a segment by range gets 0.91 to "
-    "1.10 times the tuples that its size makes expect (at 1/8), and the best 17 % of the table, as much as is cached, "
+    "The table's keys are drawn like the stream's, so all segments are asked for alike: a segment by range gets 0.91 "
+    "to 1.10 times the tuples that its size makes expect (at 1/8), and the best 17 % of the table, as much as is cached, "
     "get 21 % of the tuples of 50 s; by hash it is 20 %."
 )
 
@@ -135,8 +135,8 @@ EXPERIMENTS = (
         streams=f"{_STREAM}, {_BIAS}",
         remark=f"{_EVENLY_ASKED} With shares of PQRS by which keys go with "
         "time (0.45, 0.05, 0.05, 0.45) range takes 192 s and hash 198 s at 1,000/s; with keys of the table spread "
-        "evenly 166 s and 198 s. MESHJOIN misses its plateau narrowly: 15.4 % more at 2,100/s than at 1,200/s, where it is busy for 2,077 of 2,520 s; "
-        "from 1,500/s on it is 4 %.",
+        "evenly 166 s and 198 s. MESHJOIN misses its plateau narrowly: 15.4 % more at 2,100/s than at 1,200/s, where "
+        "it is busy for 2,077 of 2,520 s; from 1,500/s on it is 4 %.",
     ),
     Experiment(
         id="6.9",
