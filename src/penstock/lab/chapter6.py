@@ -63,8 +63,8 @@ _FULL_BUFFER = (
 )
 _EVENLY_ASKED = (
     "The table's keys are drawn like the stream's, so all segments are asked for alike: a segment by range gets 0.91 "
-    "to 1.10 times the tuples that its size makes expect (at 1/8), and the best 17 % of the table, as much as is cached, "
-    "get 21 % of the tuples of 50 s; by hash it is 20 %."
+    "to 1.10 times the tuples that its size makes expect (at 1/8), and the best 17 % of the table, as much as is "
+    "cached, get 21 % of the tuples of 50 s; by hash it is 20 %."
 )
 
 EXPERIMENTS = (

@@ -32,6 +32,7 @@ CODE = (
     "lab/arrivals.py",
     "lab/segmented.py",
     "lab/setups.py",
+    "lab/measures.py",
     "lab/lookup_setups.py",
 )
 """What the numbers of a setup depend on."""
