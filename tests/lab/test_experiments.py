@@ -67,7 +67,8 @@ class TestFind:
     def test_parts_chapters_and_all(self):
         assert [each.id for each in find("3.6")] == ["3.6a", "3.6b", "3.6c"]
         assert [each.id for each in (*find("3"), *find("5"))] == FIGURES
-        assert [each.id for each in (*find("3"), *find("5"), *find("window"))] == [each.id for each in find("all")]
+        whole = [each for name in ("3", "5", "6", "window") for each in find(name)]
+        assert [each.id for each in whole] == [each.id for each in find("all")]
 
     def test_an_unknown_one_suggests_the_nearest(self):
         with pytest.raises(ConfigError, match=re.escape("There is no experiment '3.6d'. Did you mean 3.6")):
@@ -104,6 +105,8 @@ class TestShapes:
             (shapes.rises("B", DELAY), False),
             (shapes.falls("B", DELAY), True),
             (shapes.falls("A", DELAY), False),
+            (shapes.falls("B", DELAY, by=0.85), True),
+            (shapes.falls("B", DELAY, by=0.95), False),
             (shapes.rises_beyond("A", DELAY, 2), True),
             (shapes.rises_beyond("B", DELAY, 2), False),
             (shapes.flat("A", DELAY, 2), True),

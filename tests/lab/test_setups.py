@@ -94,7 +94,7 @@ def test_the_saturated_cpu_is_the_same_at_every_scale():
 
 
 def test_traces_shrink_in_rows_and_keys_and_keep_their_bursts():
-    small, full = (EWJ.workload._trace(scale, seed=3) for scale in (1 / 20, 1))
+    small, full = (EWJ.workload.trace(scale, seed=3) for scale in (1 / 20, 1))
     assert (small.rate, small.cap, small.keys) == (10, 3500, 500_000)
     assert small.levels == full.levels
 

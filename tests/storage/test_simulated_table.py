@@ -15,10 +15,10 @@ DISK = DiskModel(latency=0.0, seek=0.01, bandwidth=1000.0, block_bytes=100, wind
 """A block takes 100 ms, a positioning 10 ms."""
 
 
-def opened(rows=100, partition_rows=10, row_bytes=20):
+def opened(rows=100, partition_rows=10, row_bytes=20, arm="stays"):
     clock = VirtualClock()
     source = ArrowTable(pa.table({"k": pa.array(range(rows), pa.int64())}), ("k",), partition_rows)
-    return clock, SimulatedTable(source, DISK, clock, row_bytes).open()
+    return clock, SimulatedTable(source, DISK, clock, row_bytes, arm=arm).open()
 
 
 def seconds(clock, do):
@@ -40,6 +40,12 @@ def test_partitions_in_their_order_take_a_positioning_per_basic_window():
     clock, table = opened()
     whole = seconds(clock, lambda: [table.scan(n) for n in range(10)])
     assert whole == pytest.approx(20 * 0.1 + 3 * 0.01)  # 20 blocks, windows of 8
+
+
+def test_an_arm_that_leaves_takes_what_the_thesis_says_for_each_partition():
+    clock, table = opened(partition_rows=50, arm="leaves")
+    for partition in (0, 1, 1):
+        assert seconds(clock, lambda: table.scan(partition)) == pytest.approx(DISK.read_seconds(10))  # noqa: B023
 
 
 def test_a_partition_out_of_order_takes_a_positioning_more():

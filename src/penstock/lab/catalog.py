@@ -5,11 +5,12 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from penstock.core.errors import ConfigError
-from penstock.lab import chapter3, chapter5, window6, window7, window8
+from penstock.lab import chapter3, chapter5, chapter6, window6, window7, window8
 from penstock.lab.experiments import Experiment
 
 HEADINGS = {
     "Exact window joins": (*chapter3.EXPERIMENTS, *chapter5.EXPERIMENTS),
+    "Lookup joins": chapter6.EXPERIMENTS,
     "Window queries": (*window6.EXPERIMENTS, *window7.EXPERIMENTS, *window8.EXPERIMENTS),
 }
 """By source, in its order."""

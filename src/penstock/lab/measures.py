@@ -18,7 +18,7 @@ from penstock.core.delays import (
     percent_delayed,
     total_window_size,
 )
-from penstock.lab.simulation import Recording, Watch
+from penstock.lab.simulation import Progress, Recording, Watch
 
 if TYPE_CHECKING:
     from penstock.lab.setups import Setup
@@ -108,7 +108,8 @@ def measure(recording: Recording, setup: Setup, scale: float) -> Point:
     after the warm-up, also of those that come out while the backlog is worked off after the traces' end.
     """
     since, until = setup.workload.warm_up, setup.workload.span
-    cpu, disk = (_between(recording, work, since, until) for work in (recording.progress.cpu, recording.progress.disk))
+    progress = recording.progress
+    cpu, disk = (between(progress, work, since, until) for work in (progress.cpu, progress.disk))
     times = np.linspace(0, until, SAMPLES + 1)
     arrived, taken = np.concatenate(recording.arrived), np.concatenate(recording.taken)
     waiting, outputs = buffered(arrived, taken), cumulative_outputs(recording.results.emitted)
@@ -129,10 +130,9 @@ def measure(recording: Recording, setup: Setup, scale: float) -> Point:
     return Point({m.name: float(v) for m, v in totals.items()}, times, {m.name: v for m, v in paths.items()})
 
 
-def _between(recording: Recording, work: Seconds, since: float, until: float) -> float:
-    """Seconds of work done in a part of the run."""
-    moments = recording.progress.moments
-    begin, end = np.interp([since, until], np.append(0.0, moments), np.append(0.0, work))
+def between(progress: Progress, work: Seconds, since: float, until: float) -> float:
+    """Seconds of `work` done in a part of the run."""
+    begin, end = np.interp([since, until], np.append(0.0, progress.moments), np.append(0.0, work))
     return float(end - begin)
 
 

@@ -71,10 +71,11 @@ class Workload:
 
     def traces(self, scale: float, seed: int) -> tuple[pa.Table, pa.Table]:
         """Both traces; those of different seeds have nothing in common."""
-        left, right = (self._trace(scale, 2 * seed + side) for side in (0, 1))
+        left, right = (self.trace(scale, 2 * seed + side) for side in (0, 1))
         return left.table(), right.table()
 
-    def _trace(self, scale: float, seed: int) -> Composite:
+    def trace(self, scale: float, seed: int) -> Composite:
+        """One trace."""
         return Composite(
             rate=self.rate * scale,
             span=f"{round(self.span * 1000)} ms",

@@ -66,20 +66,20 @@ def jumps(series: str, measure: Measure, knee: float, to: float, factor: float =
     return test
 
 
-def rises(series: str, measure: Measure, slack: float = 0.1) -> Test:
-    """More at the end than at the beginning, and never less than before by more than a tenth."""
+def rises(series: str, measure: Measure, slack: float = 0.1, by: float = 0.0) -> Test:
+    """More at the end than at the beginning, `by` this part of it, and never less than before by more than a tenth."""
 
     def test(table: Table) -> Finding:
-        return _rises(table.curve(series, measure), +1, slack)
+        return _rises(table.curve(series, measure), +1, slack, by)
 
     return test
 
 
-def falls(series: str, measure: Measure, slack: float = 0.1) -> Test:
-    """Less at the end than at the beginning, and never more than before by more than a tenth."""
+def falls(series: str, measure: Measure, slack: float = 0.1, by: float = 0.0) -> Test:
+    """Less at the end than at the beginning, `by` this part of it, and never more than before by more than a tenth."""
 
     def test(table: Table) -> Finding:
-        return _rises(table.curve(series, measure), -1, slack)
+        return _rises(table.curve(series, measure), -1, slack, by)
 
     return test
 
@@ -91,6 +91,28 @@ def rises_beyond(series: str, measure: Measure, x: float) -> Test:
         curve = table.curve(series, measure)
         before, after = curve.at(x), float(curve.mean[-1])
         return Finding(after > before, {f"at {x:g}": before, f"at {curve.x[-1]:g}": after})
+
+    return test
+
+
+def falls_until(series: str, measure: Measure, x: float) -> Test:
+    """Up to `x`, less at each value of the sweep than at the one before."""
+
+    def test(table: Table) -> Finding:
+        curve = table.curve(series, measure)
+        some = curve.mean[curve.x <= x]
+        return Finding(bool((np.diff(some) < 0).all()), _numbers(curve, [each for each in curve.x if each <= x]))
+
+    return test
+
+
+def plateaus(series: str, measure: Measure, beyond: float, factor: float = 1.15) -> Test:
+    """From `beyond` on, the most is no more than the least and 15 % of it."""
+
+    def test(table: Table) -> Finding:
+        curve = table.curve(series, measure)
+        some = curve.mean[curve.x >= beyond]
+        return Finding(bool(some.max() <= factor * some.min()), _numbers(curve, [x for x in curve.x if x >= beyond]))
 
     return test
 
@@ -149,6 +171,32 @@ def below(series: str, other: str, measure: Measure, factor: float = 1.0) -> Tes
     return test
 
 
+def crosses(series: str, other: str, measure: Measure, x: float) -> Test:
+    """Below the other before `x`, and above it beyond."""
+
+    def test(table: Table) -> Finding:
+        curve, parts = (
+            table.curve(series, measure),
+            table.curve(series, measure).mean / table.curve(other, measure).mean,
+        )
+        before, beyond = parts[curve.x < x], parts[curve.x > x]
+        named = {f"{series} / {other} at {at:g}": float(part) for at, part in zip(curve.x, parts, strict=True)}
+        return Finding(bool((before < 1).all() and (beyond > 1).all()), named)
+
+    return test
+
+
+def about_times(series: str, other: str, measure: Measure, times: float, factor: float = 2.0) -> Test:
+    """At every x about so many times the other: half and twice as many still are."""
+
+    def test(table: Table) -> Finding:
+        parts = table.curve(series, measure).mean / table.curve(other, measure).mean
+        least, most = float(parts.min()), float(parts.max())
+        return Finding(times / factor <= least and most <= times * factor, {"least times": least, "most": most})
+
+    return test
+
+
 def alike(series: str, other: str, measure: Measure, factor: float) -> Test:
     """At every x the same, but for a factor either way."""
 
@@ -197,6 +245,16 @@ def grows_to(label: str, measure: Measure, least: float) -> Test:
     def test(table: Table) -> Finding:
         end = float(table.curve(label, measure).mean[-1])
         return Finding(end >= least, {label: end})
+
+    return test
+
+
+def reaches(label: str, measure: Measure, least: float) -> Test:
+    """Over time, it is once no less than `least`."""
+
+    def test(table: Table) -> Finding:
+        most = float(table.curve(label, measure).mean.max())
+        return Finding(most >= least, {label: most})
 
     return test
 
@@ -313,10 +371,10 @@ def _numbers(curve: Curve, xs: Sequence[float]) -> dict[str, float]:
     return {f"at {x:g}": curve.at(x) for x in xs}
 
 
-def _rises(curve: Curve, sign: int, slack: float) -> Finding:
+def _rises(curve: Curve, sign: int, slack: float, by: float) -> Finding:
     first, last = float(curve.mean[0]), float(curve.mean[-1])
     steps = np.diff(curve.mean) * sign
-    passed = sign * (last - first) > 0 and bool((steps >= -slack * curve.mean[:-1]).all())
+    passed = sign * (last - first) > by * abs(first) and bool((steps >= -slack * curve.mean[:-1]).all())
     return Finding(passed, {f"at {curve.x[0]:g}": first, f"at {curve.x[-1]:g}": last})
 
 

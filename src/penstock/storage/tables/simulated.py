@@ -5,12 +5,15 @@ the transfer alone, but for the positioning that each basic window takes: so a c
 other takes a positioning first: so reads that the waiting rows choose are random. A key that is looked up takes a
 positioning and the blocks of its rows; nothing is shared between keys. The index itself is in memory and free.
 What a database takes for each request, whatever is read, may come on top.
+
+An arm that leaves after each scan positions anew for the next, so that n blocks take ``RT(n)`` each time (§2.0).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +21,9 @@ import pyarrow as pa
 from penstock.core.master import Changes, MasterTable, TableSize, TableSource
 from penstock.core.rows import Hashes, Indices, hashes_of
 from penstock.storage.simulated import DiskModel, VirtualClock
+
+Arm = Literal["stays", "leaves"]
+"""Whether the disk's arm is still where the last scan ended when the next begins."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,7 @@ class SimulatedTable:
     clock: VirtualClock
     row_bytes: int | None = None
     request: float = 0.0
+    arm: Arm = "stays"
 
     @property
     def columns(self) -> pa.Schema:
@@ -56,7 +63,8 @@ class SimulatedTable:
 
     def open(self, version: str | None = None) -> OpenSimulatedTable:
         """The table as of `version`, or as it is now, on a disk whose arm stands before it."""
-        return OpenSimulatedTable(self.source.open(version), self.disk, self.clock, self.row_bytes, self.request)
+        table = self.source.open(version)
+        return OpenSimulatedTable(table, self.disk, self.clock, self.row_bytes, self.request, self.arm)
 
 
 @dataclass(slots=True)
@@ -76,12 +84,19 @@ class OpenSimulatedTable:
     """One version of a table, and the arm of the disk that it is on."""
 
     def __init__(
-        self, table: MasterTable, disk: DiskModel, clock: VirtualClock, row_bytes: int | None, request: float = 0.0
+        self,
+        table: MasterTable,
+        disk: DiskModel,
+        clock: VirtualClock,
+        row_bytes: int | None,
+        request: float = 0.0,
+        arm: Arm = "stays",
     ) -> None:
         self._table = table
         self._disk = disk
         self._clock = clock
         self._request = request
+        self._leaves = arm == "leaves"
         self._row = table.size.row if row_bytes is None else float(row_bytes)
         self.columns: pa.Schema = table.columns
         self.keys = table.keys
@@ -107,10 +122,7 @@ class OpenSimulatedTable:
         """The rows of a partition, sequentially if the arm stands before it."""
         end = int(self._ends[partition])
         first = int(self._ends[partition - 1]) if partition else 0
-        window = self._disk.window_blocks
-        entered = (end - 1) // window - first // window
-        stands = self._arm == first and first % window != 0
-        self._charge(entered if stands else entered + 1, end - first)
+        self._charge(self._positionings(first, end), end - first)
         self._arm = end
         rows = self._table.scan(partition)
         self.reads.scans += 1
@@ -131,6 +143,14 @@ class OpenSimulatedTable:
     def changes(self, since: str) -> Changes:
         """Those of the table."""
         return self._table.changes(since)
+
+    def _positionings(self, first: int, end: int) -> int:
+        window = self._disk.window_blocks
+        if self._leaves:
+            return -((first - end) // window)
+        entered = (end - 1) // window - first // window
+        stands = self._arm == first and first % window != 0
+        return entered if stands else entered + 1
 
     def _blocks(self, rows: int) -> int:
         return self._disk.blocks(round(rows * self._row))
