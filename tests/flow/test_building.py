@@ -219,3 +219,14 @@ def test_two_sinks_of_one_path_are_refused(orders, tmp_path):
     orders.to_parquet(str(tmp_path / "out"))
     with pytest.raises(ConfigError, match=r"is another sink's path\. Each needs one of its own"):
         orders.to_parquet(str(tmp_path / "out") + "/")
+
+
+def test_a_lookup_in_pages_is_planned_by_key_without_a_cache_before_anything_is_measured(tmp_path):
+    from penstock.flow.lookups import lookup_pilot
+
+    rows = pa.table({"k": range(2000), "name": ["x" * 90] * 2000})
+    table = pk.write_page_table(rows, str(tmp_path / "table"), keys="k")
+    flow = pk.LocalFlow()
+    stream = flow.source(pa.table({"k": [1], "t": [1]}), time="t").lookup(table, on="k")
+    pilot = lookup_pilot(stream._node, table.open(), "pages", share=100_000, slots=1)
+    assert pilot.decide().method == "inlj"

@@ -9,6 +9,9 @@ from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.flow.graph import LookupNode
 from penstock.planner import STORES, LookupLoad, LookupPilot, PlannedLookup
 
+_RATE = 50_000.0
+"""Rows a second of one task, until they are counted."""
+
 _TEXT = 32
 """Bytes that a value of no fixed width is taken to have."""
 
@@ -20,7 +23,7 @@ def lookup_pilot(
     age = node.config.max_age
     ticks = {"microseconds": 1e6, "days": 1 / 86_400}.get(node.unit, 1.0)
     load = LookupLoad(
-        rows_per_second=0.0,
+        rows_per_second=_RATE,
         stream_row=float(sum(_width(kind) for kind in node.types[0].inside.types)),
         table=table.size,
         memory=share,
