@@ -67,6 +67,7 @@ class Case:
     cut: int
     shards: tuple[int, int]
     few: tuple[int, int]
+    saving: tuple[int, int]
 
 
 @st.composite
@@ -86,6 +87,7 @@ def cases(draw: st.DrawFn) -> Case:
         cut=draw(st.integers(1, count - 1)),
         shards=(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
         few=(draw(st.sampled_from([0, 10**9])), draw(st.sampled_from([0, 10**9]))),
+        saving=(draw(st.sampled_from([0, 10**9])), draw(st.sampled_from([0, 10**9]))),
     )
 
 
@@ -110,8 +112,9 @@ def test_f29_spark_gives_what_a_local_flow_gives_in_the_same_epochs_across_a_res
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         feed = Feed(Path(folder) / "rows", COLUMNS)
         parts = case.epochs[: case.cut], case.epochs[case.cut :]
-        for part, shards, few in zip(parts, case.shards, case.few, strict=True):
+        for part, shards, few, saving in zip(parts, case.shards, case.few, case.saving, strict=True):
             patch.setattr(engine, "_FEW", few)
+            patch.setattr(engine, "_SAVING", saving)
             for epoch in part:
                 feed.add(table(epoch))
             flow = pk.Flow(spark, checkpoint=f"{folder}/checkpoint", memory="64 MB", shards=shards)
@@ -200,6 +203,33 @@ def test_a_window_leaves_in_the_epoch_whose_rows_complete_it(spark, tmp_path, mo
     flow.run(end=False)
     ends = {number: sorted(rows.column("window_end").to_pylist()) for number, rows in out.sink.epochs.items()}
     assert ends == {0: [], 1: [5], 2: [10]}
+
+
+def test_an_epoch_may_complete_no_window_of_lists(spark, tmp_path):
+    feed = Feed(tmp_path / "rows", COLUMNS)
+    for time in (0, 1, 9):
+        feed.add(table([{"k": "a", "v": time, "x": 0.0, "t": time}]))
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="64 MB")
+    stream = flow.source(feed.stream(spark), time="t", progress=pk.ordered())
+    out = stream.window(range=5).by("k").agg(all=pk.collect_list("v")).to_memory()
+    flow.run(end=False)
+    assert {n: rows.column("all").to_pylist() for n, rows in out.sink.epochs.items()} == {0: [], 1: [], 2: [[0, 1]]}
+
+
+def test_rows_that_make_as_many_partials_go_as_they_are_until_partials_are_tried_again(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "_FEW", 0)
+    monkeypatch.setattr(engine, "_TRY_AGAIN", 1)
+    feed = Feed(tmp_path / "rows", COLUMNS)
+    for first in (0, 10, 20):
+        feed.add(table([{"k": "a", "v": first + v, "x": 0.0, "t": first + v} for v in range(10)]))
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="64 MB")
+    stream = flow.source(feed.stream(spark), time="t", progress=pk.ordered())
+    out = stream.window(range=10).by("k").agg(mid=pk.median("v")).to_memory()
+    query = flow.run(end=False)
+    one_pane, ten_values = 1, 10
+    arrived = [report.rows_in for epoch in query.progress().epochs for report in epoch.operators.values()]
+    assert arrived == [one_pane + ten_values, 10, one_pane + ten_values]
+    assert out.table().column("mid").to_pylist() == [4.5, 14.5]
 
 
 def test_windows_over_the_results_of_a_join_and_of_windows(spark, tmp_path):

@@ -28,7 +28,7 @@ from penstock.core.meter import Tally
 from penstock.core.operator import Logic, Out, Quiet, State
 from penstock.core.pages import clip_page
 from penstock.core.progress import Policy
-from penstock.core.rows import RowType, hashes_of, times_of
+from penstock.core.rows import RowType, concat, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.kernels.route import hash_range, shard_of
 from penstock.operators.window_join import WindowJoin
@@ -125,7 +125,9 @@ class ShardTask:
                 (port, rows.take(pa.array(np.flatnonzero(places[port] == shard)))) for port, rows in batches.items()
             ]
             out += self._one(shard, partial(_given, mine))
-        return pa.Table.from_batches(out, self.config.output(self.types))
+        schema = self.config.output(self.types)
+        # Spark cannot read a column of lists that has no chunk at all.
+        return pa.Table.from_batches(out or [concat([], schema)], schema)
 
     def _one(self, shard: int, arrivals: Callable[[State], Arrivals]) -> Iterator[pa.RecordBatch]:
         budget = Budget(self.share)
