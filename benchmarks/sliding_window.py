@@ -9,19 +9,24 @@ another number fails the benchmark. The same files run through
 - ``penstock``: ``.window(range=…, slide="1 min").by("key").agg(n=pk.count(), mean=pk.mean("value"))``;
 - ``spark-rocksdb``: Spark's own ``groupBy(window(…), key)`` with RocksDB and changelog checkpoints;
 - ``spark-panes``: the query that people write by hand: one-minute windows, then a window over their results;
+- ``flink-rocksdb``: Flink SQL's ``HOP`` with RocksDB (flink_sliding_window.py says what is timed), if it is installed;
 - ``floor``: the native aggregation by pane and key alone, which no engine on Spark can go below.
 
-What is timed is said in window_join.py. Spark's own query gets ``PATIENCE`` seconds per run; its rate is
-then that of the micro-batches it finished. Names with ``@``: at another range / slide than 60, or of the median.
+What is timed is said in window_join.py. A peer gets ``PATIENCE`` seconds per run: its rate is then that of the
+micro-batches it finished; if none of those is warm, or if it has no micro-batches, all that is known is a bound, which
+stands with ``<`` in the table and under ``bounds`` in the JSON. Names with ``@``: at another range / slide than 60, of
+the median, or with micro-batches of a million rows. The full benchmark runs all in the listed order, then in the
+reverse one, and the better rate counts; ``--quick`` is one round over six micro-batches, with Flink at 60 only.
 """
 
 import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
@@ -37,6 +42,7 @@ BATCHES = 10
 QUICK_BATCHES = 6
 BATCH_ROWS = 100_000
 LARGE_BATCH_ROWS = 1_000_000
+LARGE_BATCHES = 5
 SLIDE_S = 60
 BATCH_MS = 2 * SLIDE_S * 1000
 DELAY_S = 30
@@ -63,25 +69,44 @@ class Job:
         return f"{self.ratio * SLIDE_S} seconds"
 
 
+JOBS = [*(Job(ratio) for ratio in RATIOS), Job(MAIN, median=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished(base.Result):
+    """A run that was stopped before it told its rate: that is less than this."""
+
+
 Engine = Callable[[base.Workload, Job, float | None], base.Result]
+
+
+class Run(NamedTuple):
+    """One job for one engine."""
+
+    name: str
+    engine: Engine
+    job: Job
 
 
 def main(quick: bool) -> dict[str, object]:
     """Run every engine, print the table and, as the last line, the JSON that is also returned."""
     results: dict[str, base.Result] = {}
+    missing: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="sliding-window-", ignore_cleanup_errors=True) as directory:
         workload = generate(Path(directory) / "timed", BATCH_ROWS, QUICK_BATCHES if quick else BATCHES)
         print(f"{workload.rows:,} rows in, {KEYS:,} keys, {BATCH_ROWS:,} rows per micro-batch")
         warm_up(generate(Path(directory) / "throw-away", BATCH_ROWS // 10, 3))
+        runs = quick_runs() if quick else full_runs()
         for turn in range(1 if quick else 2):
-            run_all(workload, quick, results, turn)
+            run_all(runs[:: (-1) ** turn], workload, PATIENCE / 2 if quick else PATIENCE, results, missing)
         if not quick:
-            large = generate(Path(directory) / "large", LARGE_BATCH_ROWS, 4)
-            for name, engine in {"penstock": penstock, "floor": floor, "spark-rocksdb": spark_rocksdb}.items():
-                keep(results, f"{name}@1M", engine(large, Job(MAIN), 3 * PATIENCE))
+            large = generate(Path(directory) / "large", LARGE_BATCH_ROWS, LARGE_BATCHES)
+            # Flink has no micro-batches.
+            run_all(spark_runs(), large, PATIENCE, results, missing, "@1M")
     summary = summarise(results)
-    print_table(results, summary["ratio"])
-    whole: dict[str, object] = {"bench": "sliding-window", **summary}
+    print_table(results, summary["ratio"], missing)
+    bounds = [name for name, result in results.items() if isinstance(result, Unfinished)]
+    whole: dict[str, object] = {"bench": "sliding-window", **summary, "bounds": bounds}
     print(json.dumps(whole))
     return whole
 
@@ -91,23 +116,47 @@ def warm_up(workload: base.Workload) -> None:
         engine(workload, Job(12), None)
 
 
-def run_all(workload: base.Workload, quick: bool, results: dict[str, base.Result], turn: int) -> None:
-    """Every engine at its jobs, every other turn in reverse; the better of an engine's runs counts."""
-    jobs: list[tuple[str, Engine, Job]] = [("penstock", penstock, Job(ratio)) for ratio in reversed(RATIOS)]
-    jobs += [("penstock", penstock, Job(MAIN, median=True)), ("floor", floor, Job(MAIN))]
-    jobs += [("spark-rocksdb", spark_rocksdb, Job(ratio)) for ratio in RATIOS if not quick or ratio != 12]
-    jobs += [("spark-panes", spark_panes, Job(MAIN))]
-    if not quick:
-        jobs.append(("spark-rocksdb", spark_rocksdb, Job(MAIN, median=True)))
-    for name, engine, job in jobs[:: (-1) ** turn]:
-        keep(results, name + job.name, engine(workload, job, PATIENCE / 2 if quick else PATIENCE))
+def spark_runs() -> list[Run]:
+    runs = [Run("penstock", penstock, job) for job in ours()] + [Run("floor", floor, Job(MAIN))]
+    runs += [Run("spark-rocksdb", spark_rocksdb, job) for job in JOBS]
+    return [*runs, Run("spark-panes", spark_panes, Job(MAIN))]
 
 
-def keep(results: dict[str, base.Result], name: str, result: base.Result) -> None:
-    if result.rows_out != result.rows_expected:
-        raise base.WrongResultError.of(name, result)
-    print(f"  {name}: {result.rows_per_second:,.0f} rows/s", file=sys.stderr)
-    results[name] = max(results.get(name, result), result, key=lambda run: run.rows_per_second)
+def full_runs() -> list[Run]:
+    return [*spark_runs(), *(Run("flink-rocksdb", flink_rocksdb, job) for job in JOBS)]
+
+
+def quick_runs() -> list[Run]:
+    left_out = {"spark-rocksdb@12", "spark-rocksdb@median"}
+    runs = [run for run in spark_runs() if run.name + run.job.name not in left_out]
+    return [*runs, Run("flink-rocksdb", flink_rocksdb, Job(MAIN))]
+
+
+def ours() -> list[Job]:
+    """From the longest windows, which the coldest JVM gets, to the shortest."""
+    return [*(Job(ratio) for ratio in reversed(RATIOS)), Job(MAIN, median=True)]
+
+
+def run_all(
+    runs: Sequence[Run],
+    workload: base.Workload,
+    patience: float,
+    results: dict[str, base.Result],
+    missing: dict[str, str],
+    epochs: str = "",
+) -> None:
+    """Keep each engine's best rate, and why others did not run."""
+    for run in runs:
+        name = run.name + run.job.name + epochs
+        try:
+            result = run.engine(workload, run.job, patience)
+        except base.PeerMissingError as reason:
+            missing[run.name] = str(reason)
+            continue
+        if result.rows_out != result.rows_expected:
+            raise base.WrongResultError.of(name, result)
+        print(f"  {name}: {shown_rate(result)} rows/s", file=sys.stderr)
+        results[name] = max(results.get(name, result), result, key=lambda one: one.rows_per_second)
 
 
 def generate(directory: Path, rows_per_batch: int, batches: int) -> base.Workload:
@@ -121,6 +170,7 @@ def generate(directory: Path, rows_per_batch: int, batches: int) -> base.Workloa
         "value": pa.array(rng.integers(0, 1000, rows).astype(float)),
     }
     base.write_parquet(pa.table(columns), directory / "parquet", rows_per_batch)
+    base.write_csv(pa.table(columns), directory / "csv")
     return base.Workload(directory, rows_per_batch, batches, 0)
 
 
@@ -188,11 +238,27 @@ def native(results: DataFrame, workload: base.Workload, job: Job, patience: floa
         query = writer.trigger(availableNow=True).start()
         finished = query.awaitTermination(patience) if patience else query.awaitTermination() is None
         query.stop()
-        if not query.recentProgress:
-            # Not one micro-batch in all that time: its rate is less than this.
-            return base.Result(workload.rows_per_batch, 0, 0, patience or 0, workload.rows_per_batch)
+        done = [progress for progress in query.recentProgress if progress.numInputRows]
+        if not finished and len(done) <= base.COLD_BATCHES:
+            return unfinished(workload, (len(done) + 1) * workload.rows_per_batch, patience or 0)
         rows_out = sum(progress.sink.numOutputRows for progress in query.recentProgress)
         return base.timed(workload, query, rows_out, expected(workload, job) if finished else rows_out)
+
+
+def unfinished(workload: base.Workload, rows: int, seconds: float) -> Unfinished:
+    """What is known of a run that did not get through so many rows in that time."""
+    return Unfinished(rows, 0, 0, seconds, workload.rows_per_batch)
+
+
+def flink_rocksdb(workload: base.Workload, job: Job, patience: float | None) -> base.Result:
+    seconds, rows = patience or 0, expected(workload, job)
+    asked = {"--range": job.ratio * SLIDE_S, "--slide": SLIDE_S, "--delay": DELAY_S, "--rows": rows}
+    asked |= {"--patience": seconds, "--ask": "median" if job.median else "count-mean"}
+    arguments = [str(word) for option in asked.items() for word in option]
+    report = base.peer("flink_sliding_window.py", str(workload.directory / "csv"), *arguments)
+    if report["rows_out"] < rows and report["seconds"] >= seconds:
+        return unfinished(workload, workload.rows, seconds)
+    return base.Result(workload.rows, report["rows_out"], rows, report["seconds"], workload.rows_per_batch)
 
 
 def floor(workload: base.Workload, job: Job, patience: float | None) -> base.Result:
@@ -209,13 +275,19 @@ def floor(workload: base.Workload, job: Job, patience: float | None) -> base.Res
         return base.timed(workload, query, 0, 0)
 
 
-def print_table(results: Mapping[str, base.Result], ratio: Mapping[str, float]) -> None:
+def print_table(results: Mapping[str, base.Result], ratio: Mapping[str, float], missing: Mapping[str, str]) -> None:
     rows = [("engine @ range / slide", "rows/s", "warm batch, s", "penstock ÷ it")]
     for name, result in results.items():
         batch = "–" if result.batch_seconds is None else f"{result.batch_seconds:.2f}"
+        more = ">" if isinstance(result, Unfinished) else ""
         shown = name if "@" in name else f"{name} @ {MAIN}"
-        rows.append((shown, f"{result.rows_per_second:,.0f}", batch, f"{ratio[name]:.2f}" if name in ratio else ""))
+        rows.append((shown, shown_rate(result), batch, f"{more}{ratio[name]:.2f}" if name in ratio else ""))
+    rows += [(name, reason, "", "") for name, reason in missing.items()]
     base.print_plain(rows)
+
+
+def shown_rate(result: base.Result) -> str:
+    return f"{'<' if isinstance(result, Unfinished) else ''}{result.rows_per_second:,.0f}"
 
 
 def summarise(results: Mapping[str, base.Result]) -> dict[str, dict[str, float]]:

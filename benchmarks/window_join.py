@@ -31,7 +31,7 @@ from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
@@ -301,16 +301,20 @@ def flink_heap(workload: Workload) -> Result:
 
 
 def flink(workload: Workload, backend: str) -> Result:
+    report = peer("flink_window_join.py", str(workload.directory / "csv"), "--backend", backend)
+    return Result(workload.rows, report["rows_out"], workload.matches, report["seconds"], workload.rows_per_batch)
+
+
+def peer(script: str, *arguments: str) -> dict[str, Any]:
     """Flink SQL in the peers' environment, with the same heap and with the memory budget as its managed memory."""
     if not PEERS.exists():
         raise PeerMissingError("not installed: make bench-peers")
-    command = [PEERS, HERE / "flink_window_join.py", workload.directory / "csv", "--backend", backend]
-    command += ["--parallelism", str(CORES), "--managed-memory", f"{MEMORY_MB}mb"]
+    command = [PEERS, HERE / script, *arguments, "--parallelism", str(CORES), "--managed-memory", f"{MEMORY_MB}mb"]
     run = subprocess.run(command, env=os.environ | {"JVM_ARGS": f"-Xmx{HEAP}"}, capture_output=True, text=True)
     if run.returncode:
-        raise RuntimeError(f"Flink ({backend}) failed:\n{run.stderr}")
-    report = json.loads(run.stdout.splitlines()[-1])
-    return Result(workload.rows, report["rows_out"], workload.matches, report["seconds"], workload.rows_per_batch)
+        raise RuntimeError(f"{script} {' '.join(arguments)} failed:\n{run.stderr}")
+    report: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    return report
 
 
 def penstock(workload: Workload) -> Result:

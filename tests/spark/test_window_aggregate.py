@@ -69,6 +69,7 @@ class Case:
     cut: int
     shards: tuple[int, int]
     few: tuple[int, int]
+    saving: tuple[int, int]
     methods: list[str]
 
     def choose(self, slides, load, sizes, memory, subtracts, current, holds_state) -> AggregateChoice:
@@ -96,6 +97,7 @@ def cases(draw: st.DrawFn) -> Case:
         shards=(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
         few=(draw(st.sampled_from([0, 10**9])), draw(st.sampled_from([0, 10**9]))),
         methods=draw(st.permutations(["paned", "wid", "adapt"])),
+        saving=(draw(st.sampled_from([0, 10**9])), draw(st.sampled_from([0, 10**9]))),
     )
 
 
@@ -122,8 +124,9 @@ def test_f29_spark_gives_what_a_local_flow_gives_in_the_same_epochs_across_a_res
         patch.setattr(pilot, "plan_window_aggregate", case.choose)
         feed = Feed(Path(folder) / "rows", COLUMNS)
         parts = case.epochs[: case.cut], case.epochs[case.cut :]
-        for part, shards, few in zip(parts, case.shards, case.few, strict=True):
+        for part, shards, few, saving in zip(parts, case.shards, case.few, case.saving, strict=True):
             patch.setattr(engine, "_FEW", few)
+            patch.setattr(engine, "_SAVING", saving)
             for epoch in part:
                 feed.add(table(epoch))
             flow = pk.Flow(spark, checkpoint=f"{folder}/checkpoint", memory="64 MB", shards=shards)
@@ -339,6 +342,22 @@ def test_an_epoch_on_the_driver_may_have_no_lists_to_put_out(spark, tmp_path):
     out = stream.window(range=5).by("k").agg(all=pk.collect_list("v")).to_memory()
     flow.run()
     assert out.table().column("all").to_pylist() == [[0, 1, 2]]
+
+
+def test_rows_that_make_as_many_partials_go_as_they_are_until_partials_are_tried_again(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "_FEW", 0)
+    monkeypatch.setattr(engine, "_TRY_AGAIN", 1)
+    feed = Feed(tmp_path / "rows", COLUMNS)
+    for first in (0, 10, 20):
+        feed.add(table([{"k": "a", "v": first + v, "x": 0.0, "t": first + v} for v in range(10)]))
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="64 MB")
+    stream = flow.source(feed.stream(spark), time="t", progress=pk.ordered())
+    out = stream.window(range=10).by("k").agg(mid=pk.median("v")).to_memory()
+    query = flow.run(end=False)
+    one_pane, ten_values = 1, 10
+    arrived = [report.rows_in for epoch in query.progress().epochs for report in epoch.operators.values()]
+    assert arrived == [one_pane + ten_values, 10, one_pane + ten_values]
+    assert out.table().column("mid").to_pylist() == [4.5, 14.5]
 
 
 def test_windows_over_the_results_of_a_join_and_of_windows(spark, tmp_path):

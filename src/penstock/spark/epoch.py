@@ -77,6 +77,12 @@ _FEW = 50_000
 _HERE = 4
 """The part of a task's share that partials, or results, may take where the driver is: what is more goes to tasks."""
 
+_SAVING = 2
+"""So many rows must make one partial: with fewer, Spark's first half of an aggregation costs more than it saves."""
+
+_TRY_AGAIN = 16
+"""After so many epochs without Spark's first half it is tried again: streams change."""
+
 
 class Engine:
     """Runs the epochs of one flow against one checkpoint."""
@@ -100,6 +106,8 @@ class Engine:
         self._run_id = uuid.uuid4().hex[:8]
         self._arrived: dict[str, tuple[int, int]] = {}
         """How many rows, or partials of rows, each operator took in the last epoch, and how many bytes they were."""
+        self._as_rows: dict[str, int] = {}
+        """Until which epoch an aggregation takes rows as they are: they make almost as many partials."""
         self._old: Ledger | None = None
         self.trigger: float | None = None
         """Seconds from one epoch to the next, if they are given."""
@@ -171,6 +179,7 @@ class Engine:
         ledger, operators = self._settle(plan, work, seen)
         self._checkpoint.commit(ledger)
         self._clean(ledger, work.attempt)
+        self._weigh_partials(epoch, work, seen)
         return EpochReport(
             epoch=epoch,
             seconds=clock.perf_counter() - begun,
@@ -202,6 +211,18 @@ class Engine:
 
     def _settled(self, node: LookupNode) -> TableSource:
         return settled_on_spark(node, f"{self._checkpoint.uri}/tables/{node.name}", self._memory)
+
+    def gains(self, node: AggregateNode, epoch: int) -> bool:
+        """Whether an aggregation gains by partials made natively, as far as earlier epochs tell; of few it does."""
+        return self._arrived.get(node.name, (0, 0))[0] <= _FEW or self._as_rows.get(node.name, epoch) <= epoch
+
+    def _weigh_partials(self, epoch: int, work: _EpochWork, seen: Mapping[str, _Counted]) -> None:
+        """See which aggregations took almost as many partials as there were rows."""
+        for node in work.native:
+            partials, _ = self._arrived[node.name]
+            rows = sum(seen[source.name].seen.rows for source in sources_of(node))
+            if partials > _FEW and partials * _SAVING > rows:
+                self._as_rows[node.name] = epoch + 1 + _TRY_AGAIN
 
     def _tagged(self, branch: Branch) -> DataFrame:
         if not isinstance(branch.edge.root, SourceNode):
@@ -339,6 +360,8 @@ class _EpochWork:
         self._plan = plan
         self._layout: Layout = engine.layout
         self._uses = self._count_uses()
+        self.native = [node for node in engine.operators if isinstance(node, AggregateNode) and self._is_native(node)]
+        """The aggregations whose first half is Spark's in this epoch."""
         self._results: dict[OperatorNode, DataFrame] = {}
         self._partials: dict[OperatorNode, list[DataFrame]] = {}
         self._few: dict[OperatorNode, dict[int, pa.Table]] = {}
@@ -356,13 +379,12 @@ class _EpochWork:
         counts = Observation()
         rows = self._rows(batch).observe(counts, *self._counters())
         closing = [node for node in self._engine.operators if isinstance(node, AggregateNode)]
-        native = [node for node in closing if self._is_native(node)]
-        if self._uses["batch"] > 1 or (len(native) < len(self._engine.operators) and closing):
+        if self._uses["batch"] > 1 or (len(self.native) < len(self._engine.operators) and closing):
             rows = self._keep(rows)
         try:
-            with self._partitions(rows.sparkSession) if native else nullcontext():
+            with self._partitions(rows.sparkSession) if self.native else nullcontext():
                 if closing:
-                    self._look_ahead(rows, native)
+                    self._look_ahead(rows)
                     self._follow(self._seen(counts.get))
                 self._deliver_results(rows)
             seen = self._seen(counts.get)
@@ -417,7 +439,7 @@ class _EpochWork:
         if len(engine.operators) != 1 or self._uses["batch"] != 1 or len(engine.sources) != 1:
             return None
         (node,) = engine.operators
-        if not engine.took_few(node) or not isinstance(node, AggregateNode) or not self._is_native(node):
+        if not engine.took_few(node) or not isinstance(node, AggregateNode) or node not in self.native:
             return None
         into, (source,) = self._layout.into(node), engine.sources
         (lane, *more) = node.config.lanes(node.types)
@@ -443,12 +465,12 @@ class _EpochWork:
         self._deliver_late(rows, seen)
         return seen
 
-    def _look_ahead(self, rows: DataFrame, native: Sequence[AggregateNode]) -> None:
+    def _look_ahead(self, rows: DataFrame) -> None:
         """See all of the epoch's rows before windows close, so that its own rows may close them.
 
         Where Spark aggregates rows by pane itself, the partials are what is kept, here if they are few; else the rows.
         """
-        for node in native:
+        for node in self.native:
             lanes = self._lanes(node, rows)
             few = self._collected(node, lanes)
             if few is not None:
@@ -457,7 +479,7 @@ class _EpochWork:
                 self._partials[node] = [self._keep(lane) for lane in lanes]
         for lane in (lane for lanes in self._partials.values() for lane in lanes):
             lane.write.format("noop").mode("append").save()
-        if not native:
+        if not self.native:
             rows.write.format("noop").mode("append").save()
 
     def _collected(self, node: AggregateNode, lanes: Sequence[DataFrame]) -> dict[int, pa.Table] | None:
@@ -623,8 +645,9 @@ class _EpochWork:
         return _union(parts), inlets
 
     def _is_native(self, node: AggregateNode) -> bool:
-        """Whether an aggregation's first half is Spark's: it takes rows straight from sources, and Spark can do it."""
-        return all(branch.from_source for branch in self._layout.into(node)) and is_native(node, self.config(node))
+        """Whether an aggregation's first half is Spark's: rows come straight from sources, and Spark can and gains."""
+        direct = all(branch.from_source for branch in self._layout.into(node))
+        return direct and is_native(node, self.config(node)) and self._engine.gains(node, self._plan.epoch)
 
     def _shards(self, node: OperatorNode, arriving: DataFrame, inlets: Sequence[Inlet]) -> DataFrame:
         """The operator at work: rows to their shards, Python in each."""
