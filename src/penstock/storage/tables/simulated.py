@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.master import Changes, MasterTable, TableSize, TableSource
+from penstock.core.master import Changes, MasterTable, TableSize, TableSource, layout_of
 from penstock.core.rows import Hashes, Indices, hashes_of
 from penstock.storage.simulated import DiskModel, VirtualClock
 
@@ -88,6 +88,7 @@ class OpenSimulatedTable:
         self.unique = table.unique
         self.clustered = table.clustered
         self.version = table.version
+        self.layout = layout_of(table)
         self.size = TableSize(table.size.rows, round(table.size.rows * self._row))
         self.reads = TableReads()
         counts = [table.scan(partition).num_rows for partition in range(table.partitions)]
