@@ -135,3 +135,18 @@ def test_a_folder_with_spaces_and_signs_in_its_name_is_one(tmp_path):
     store = FilePages(str(tmp_path / "my folder %20 #1 ü"))
     assert store.get(store.put(BATCH)).num_rows == 3
     assert (tmp_path / "my folder %20 #1 ü").is_dir()
+
+
+def test_a_segment_may_be_kept_elsewhere_and_any_store_finds_it_by_name(tmp_path):
+    store = FilePages(str(tmp_path / "here"), elsewhere={"shed": str(tmp_path / "there")})
+    near, far = store.put(BATCH), store.put(BATCH, "shed")
+    assert (tmp_path / "here" / near).exists()
+    assert far.startswith(str(tmp_path / "there"))
+    assert store.bytes_written == (tmp_path / "here" / near).stat().st_size + Path(far).stat().st_size
+    other = FilePages(str(tmp_path / "here"))
+    assert other.get(far).equals(BATCH)
+    assert other.bytes_read == Path(far).stat().st_size
+    other.drop(far)
+    assert Path(far).exists(), "another store wrote it: a version may need it"
+    store.drop(far)
+    assert not Path(far).exists()

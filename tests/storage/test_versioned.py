@@ -239,3 +239,32 @@ def test_dropping_a_page_that_is_gone_already_is_fine(checkpoint):
     name = put(checkpoint, 0)
     checkpoint.drop("join0", [name, name, "never-was"])
     assert there(checkpoint) == set()
+
+
+# Pages that are kept elsewhere
+
+
+def put_elsewhere(checkpoint: Checkpoint, place: Path, epoch: int) -> str:
+    store = FilePages(checkpoint.pages("join0"), f"{epoch:08d}-00000", elsewhere={"shed": str(place)})
+    return store.put(pa.record_batch({"n": pa.array([epoch])}), "shed")
+
+
+def test_pages_elsewhere_are_checked_and_dropped_by_their_whole_name(checkpoint, tmp_path):
+    name = put_elsewhere(checkpoint, tmp_path / "shed", 0)
+    assert Path(name).exists()
+    assert there(checkpoint) == set()
+    checkpoint.commit(ledger_of(0, a_page(name)))
+    spark_has_read(checkpoint)
+    checkpoint.check(checkpoint.latest())
+    checkpoint.drop("join0", [name, name])
+    assert not Path(name).exists()
+    with pytest.raises(StateError, match=Path(name).name):
+        checkpoint.check(checkpoint.latest())
+
+
+def test_vacuum_sweeps_what_attempts_left_elsewhere_and_nothing_of_other_checkpoints(checkpoint, tmp_path):
+    kept, orphan, writing = (put_elsewhere(checkpoint, tmp_path / "shed", epoch) for epoch in (1, 0, 2))
+    other = put_elsewhere(Checkpoint(str(tmp_path / "other")), tmp_path / "shed", 0)
+    checkpoint.commit(ledger_of(1, a_page(kept)))
+    assert checkpoint.vacuum()[0] == 1
+    assert [Path(name).exists() for name in (kept, orphan, writing, other)] == [True, False, True, True]

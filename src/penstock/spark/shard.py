@@ -32,6 +32,7 @@ from penstock.core.rows import RowType, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.flow.report import counts_of
 from penstock.kernels.route import hash_range, shard_of
+from penstock.operators.lookup import LookupJoin
 from penstock.operators.window_join import WindowJoin
 from penstock.spark.spool import SortedSpool
 from penstock.storage.compaction import compact
@@ -133,7 +134,8 @@ class ShardTask:
     def _one(self, shard: int, arrivals: Callable[[State], Arrivals]) -> Iterator[pa.RecordBatch]:
         budget = Budget(self.share)
         checkpoint = Checkpoint(self.checkpoint)
-        store = FilePages(checkpoint.pages(self.operator), prefix=f"{self.epoch:08d}-{shard:05d}")
+        elsewhere = self.config.elsewhere if isinstance(self.config, LookupJoin) else None
+        store = FilePages(checkpoint.pages(self.operator), f"{self.epoch:08d}-{shard:05d}", elsewhere=elsewhere)
         tally = Tally()
         state = self._state(shard, store)
         logic = self.config.logic(self.types, store, budget, state, tally)

@@ -2,6 +2,9 @@
 
 A file's name ends in its size and checksum, so that a page can be checked with nothing but its name. Each process
 checks a file once, when it first reads it, and again if the file changes under it.
+
+A segment of pages may be kept elsewhere. Its pages have whole paths or URIs for names, so that whoever knows a name
+knows where it is.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import os
 import uuid
 import zlib
+from collections.abc import Mapping
 
 import pyarrow as pa
 from pyarrow import fs
@@ -27,6 +31,8 @@ _OPEN = 128
 class FilePages:
     """Keeps batches as files ``<prefix>-<unique>-<size>-<crc>.arrow`` in one folder.
 
+    `elsewhere` names other places for some segments; there, too, the pages have a folder of their own.
+
     >>> import tempfile
     >>> store = FilePages(tempfile.mkdtemp())
     >>> name = store.put(pa.record_batch({"n": pa.array([1, 2])}))
@@ -34,24 +40,39 @@ class FilePages:
     [1, 2]
     """
 
-    def __init__(self, uri: str, prefix: str = "page", errors: type[StateError] = StateError) -> None:
+    def __init__(
+        self,
+        uri: str,
+        prefix: str = "page",
+        errors: type[StateError] = StateError,
+        elsewhere: Mapping[str, str] | None = None,
+    ) -> None:
         self._files, self._folder = open_folder(uri)
+        self._elsewhere = {segment: folder_for(uri, place) for segment, place in (elsewhere or {}).items()}
+        self._others: dict[str, FilePages] = {}
         self._local = isinstance(self._files, fs.LocalFileSystem)
         self._prefix = prefix
         self._errors = errors
         self._written: set[str] = set()
         self._touched: dict[str, int] = {}
         self._mapped: dict[str, pa.RecordBatch] = {}
-        self.bytes_written = 0
+        self._bytes_written = 0
+
+    @property
+    def bytes_written(self) -> int:
         """Bytes of the pages put here."""
+        return self._bytes_written + sum(other.bytes_written for other in self._others.values())
 
     @property
     def bytes_read(self) -> int:
         """Bytes of the pages that were asked for, each counted once."""
-        return sum(self._touched.values())
+        return sum(self._touched.values()) + sum(other.bytes_read for other in self._others.values())
 
     def put(self, rows: pa.RecordBatch, segment: str = "main") -> str:
         """Write `rows` beside, check-sum them, and give them their name by renaming. A file is a segment by itself."""
+        if segment in self._elsewhere:
+            folder = self._elsewhere[segment]
+            return f"{folder}/{self._other(folder).put(rows)}"
         draft = f"{self._folder}/.{uuid.uuid4().hex}.draft"
         with self._files.open_output_stream(draft) as sink, pa.ipc.new_file(sink, rows.schema) as writer:
             writer.write_batch(rows)
@@ -62,11 +83,14 @@ class FilePages:
         if self._local:
             _remember(path)
         self._written.add(name)
-        self.bytes_written += content.size
+        self._bytes_written += content.size
         return name
 
     def get(self, name: str) -> pa.RecordBatch:
         """Map the file (or fetch it, if it is not local) and check it; some stay mapped."""
+        folder, name = split_name(name)
+        if folder:
+            return self._other(folder).get(name)
         path = self._path(name)
         if name in self._mapped and _unchanged(path):
             return self._mapped[name]
@@ -86,11 +110,20 @@ class FilePages:
 
     def drop(self, name: str) -> None:
         """Delete the file if this store wrote it; older ones may belong to a version that can still be needed."""
+        folder, name = split_name(name)
+        if folder:
+            self._other(folder).drop(name)
+            return
         if name in self._written:
             self._written.discard(name)
             self._mapped.pop(name, None)
             _CHECKED.pop(hash(self._path(name)), None)
             self._files.delete_file(self._path(name))
+
+    def _other(self, folder: str) -> FilePages:
+        if folder not in self._others:
+            self._others[folder] = FilePages(folder, self._prefix, self._errors)
+        return self._others[folder]
 
     def _keep_open(self, name: str, rows: pa.RecordBatch) -> None:
         """An open file costs some kilobytes and saves a tenth of a millisecond: some stay so.
@@ -123,6 +156,27 @@ class FilePages:
             raise self._errors.corrupt(path, "its checksum differs")
         if self._local:
             _remember(path)
+
+
+def folder_for(uri: str, place: str) -> str:
+    """The folder at another `place` for pages of a store at `uri`: two stores never share one.
+
+    >>> folder_for("/checkpoint/state/lookup0", "s3://bucket/shed/")
+    's3://bucket/shed/lookup0-241e9ff5'
+    """
+    uri = uri.rstrip("/")
+    place = place if "://" in place or place.startswith("file:") else os.path.abspath(place)
+    return f"{place.rstrip('/')}/{uri.rpartition('/')[2]}-{zlib.crc32(uri.encode()):08x}"
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """A page's folder, which is empty for the store's own, and its name there.
+
+    >>> split_name("s3://bucket/shed/page-1.arrow"), split_name("page-1.arrow")
+    (('s3://bucket/shed', 'page-1.arrow'), ('', 'page-1.arrow'))
+    """
+    folder, _, rest = name.rpartition("/")
+    return folder, rest
 
 
 def open_folder(uri: str) -> tuple[fs.FileSystem, str]:

@@ -9,6 +9,8 @@ by the same plan, so that it does the same; what an attempt left behind is swept
     ledger/n.json      what epoch n left: bounds, and the pages of every shard of every operator
     staged/…           what the shards of an epoch have done, before it is committed
     state/<operator>/  pages
+
+Pages that an operator keeps elsewhere are named by their whole path or URI.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from penstock.core.errors import CheckpointError, StateError
 from penstock.core.operator import State
 from penstock.core.pages import Page, names_of
 from penstock.core.progress import Track
-from penstock.storage.files import open_folder
+from penstock.storage.files import open_folder, split_name
 
 FORMAT = 1
 """The version of everything written here; another one is refused."""
@@ -194,9 +196,10 @@ class Checkpoint:
     def drop(self, operator: str, names: Iterable[str]) -> None:
         """Delete pages that no kept version needs."""
         for name in names:
-            path = f"{self._root}/state/{operator}/{name}"
-            if self._files.get_file_info(path).type == fs.FileType.File:
-                self._files.delete_file(path)
+            folder, rest = split_name(name)
+            files, root = open_folder(folder) if folder else (self._files, f"{self._root}/state/{operator}")
+            if files.get_file_info(f"{root}/{rest}").type == fs.FileType.File:
+                files.delete_file(f"{root}/{rest}")
 
     def check(self, ledger: Ledger) -> None:
         """Raise if something is not there that goes with `ledger`: a page, or Spark's record of what was read."""
@@ -204,8 +207,11 @@ class Checkpoint:
             raise StateError.missing(f"{self._root}/spark/offsets")
         for operator in ledger.states:
             there = set(self._list(f"state/{operator}"))
-            for name in sorted(ledger.names(operator) - there):
-                raise StateError.missing(f"{self._root}/state/{operator}/{name}")
+            names = ledger.names(operator)
+            for folder in _elsewhere(names):
+                there |= {f"{folder}/{name}" for name in _listed(*open_folder(folder))}
+            for name in sorted(names - there):
+                raise StateError.missing(name if split_name(name)[0] else f"{self._root}/state/{operator}/{name}")
 
     def vacuum(self) -> tuple[int, int]:
         """Delete everything that no kept version needs; give back how many files and bytes that was.
@@ -217,12 +223,13 @@ class Checkpoint:
         files = size = 0
         for operator in self._list("state"):
             needed = set().union(*(ledger.names(operator) for ledger in kept)) if kept else set()
-            for name in set(self._list(f"state/{operator}")) - needed:
-                if _epoch_of(name) <= last:
-                    path = f"{self._root}/state/{operator}/{name}"
-                    size += self._files.get_file_info(path).size or 0
-                    self._files.delete_file(path)
-                    files += 1
+            gone = set(self._list(f"state/{operator}"))
+            for folder in _elsewhere(needed):
+                gone |= {f"{folder}/{name}" for name in _listed(*open_folder(folder))}
+            old = [name for name in gone - needed if _epoch_of(split_name(name)[1]) <= last]
+            files += len(old)
+            size += sum(self._size(operator, name) for name in old)
+            self.drop(operator, old)
         for attempt in self._list("staged"):
             if _epoch_of(attempt) <= last:
                 self.forget(attempt)
@@ -238,9 +245,13 @@ class Checkpoint:
             path = f"{self._root}/ledger/{epoch:08d}.json"
             raise StateError.corrupt(path, f"{type(broken).__name__}: {broken}") from broken
 
+    def _size(self, operator: str, name: str) -> int:
+        folder, rest = split_name(name)
+        files, root = open_folder(folder) if folder else (self._files, f"{self._root}/state/{operator}")
+        return files.get_file_info(f"{root}/{rest}").size or 0
+
     def _list(self, folder: str) -> list[str]:
-        selector = fs.FileSelector(f"{self._root}/{folder}", allow_not_found=True)
-        return [info.base_name for info in self._files.get_file_info(selector)]
+        return _listed(self._files, f"{self._root}/{folder}")
 
     def _numbers(self, folder: str) -> list[int]:
         stems = [name.removesuffix(".json") for name in self._list(folder)]
@@ -265,6 +276,15 @@ class Checkpoint:
         with self._files.open_output_stream(f"{path}.draft") as sink:
             sink.write(json.dumps(record, separators=(",", ":")).encode())
         self._files.move(f"{path}.draft", path)
+
+
+def _listed(files: fs.FileSystem, folder: str) -> list[str]:
+    return [info.base_name for info in files.get_file_info(fs.FileSelector(folder, allow_not_found=True))]
+
+
+def _elsewhere(names: Iterable[str]) -> set[str]:
+    """The folders of pages that are not in the checkpoint."""
+    return {folder for folder, _ in map(split_name, names) if folder}
 
 
 def _epoch_of(name: str) -> int:

@@ -25,6 +25,7 @@ from penstock.operators.lookup import (
     MeshJoin,
     PartitionBased,
     Partitioned,
+    Shedding,
     Ssij,
     Stages,
 )
@@ -58,17 +59,23 @@ class Case:
 class Run:
     """A host in small: shards, budgets, epochs, state saved and taken up again, also by other numbers of shards."""
 
-    def __init__(self, config: LookupJoin, memory: int) -> None:
+    def __init__(self, config: LookupJoin, memory: int, store=None) -> None:
         self.config = config
         self.memory = memory
         self.types = RowType(STREAM, ("k",), "t")
         self.results: Counter[tuple] = Counter()
         self.states = [State()]
-        self.store = MemoryPages(Budget(10**9))
+        self.store = store or MemoryPages(Budget(10**9))
         self.peak = 0
-        self.bound = TIME_MIN
+        self.bound = self.promised = TIME_MIN
         self.time = 0
         self.logics: list = []
+
+    def copy(self) -> Run:
+        """Another that goes on from the same state: an attempt that comes to nothing."""
+        other = Run(self.config, self.memory, self.store)
+        other.states, other.bound, other.promised, other.time = self.states, self.bound, self.promised, self.time
+        return other
 
     def epoch(self, rows, shards: int, *, end: bool = False, idle: bool = True) -> None:
         table = pa.table(
@@ -84,19 +91,23 @@ class Run:
         places = shard_of(hashes, shards)
         states = self._on(shards)
         self.logics = []
-        after = []
+        after, promised = [], []
         for shard in range(shards):
             budget = Budget(self.memory)
-            logic = self.config.logic((self.types,), self.store, budget, states[shard])
+            logic = self.config.logic((self.types,), OwnPages(self.store), budget, states[shard])
             self._take(logic.advance(0, self.bound))
-            self._take(logic.rows(0, entered.take(pa.array(np.flatnonzero(places == shard)))))
+            arrivals = entered.take(pa.array(np.flatnonzero(places == shard)))
+            with budget.hold(arrivals.nbytes, "rows in flight"):
+                self._take(logic.rows(0, arrivals))
             self._take(logic.advance(0, TIME_MAX if end else self.time))
             if idle:
                 self._take(logic.idle(Quiet(len(rows))))
+            promised.append(self.config.bound(logic.bounds()))
             after.append(logic.state())
             self.peak = max(self.peak, budget.peak)
             self.logics.append(logic)
         self.states = after
+        self.promised = min(promised)
         self.bound = self.time
 
     def _take(self, outs) -> None:
@@ -104,6 +115,7 @@ class Run:
             assert out.outlet == "results"
             for row in out.rows.to_pylist():
                 self.results[tuple(row.values())] += 1
+                assert row["t"] >= self.promised, "a row came out below the bound of its epoch"
 
     def _on(self, shards: int) -> list[State]:
         if shards == len(self.states):
@@ -112,6 +124,25 @@ class Run:
         ranges = [hash_range(shard, shards) for shard in range(shards)]
         clipped = [[clip_page(self.store, page, *ends) for page in pages] for ends in ranges]
         return [State(tuple(page for page in some if page is not None)) for some in clipped]
+
+
+class OwnPages:
+    """A store for one shard and epoch: it deletes only what it wrote, as stores with versions do."""
+
+    def __init__(self, store) -> None:
+        self._store = store
+        self._written: set[str] = set()
+        self.get = store.get
+
+    def put(self, rows, segment: str = "main") -> str:
+        name = self._store.put(rows, segment)
+        self._written.add(name)
+        return name
+
+    def drop(self, name: str) -> None:
+        if name in self._written:
+            self._written.remove(name)
+            self._store.drop(name)
 
 
 class Shard:
@@ -180,9 +211,9 @@ def skewed(size: int, keys: int, exponent: float = 1.0, seed: int = 1) -> np.nda
     return np.random.default_rng(seed).choice(keys, size, p=weight / weight.sum())
 
 
-def run(case: Case) -> Run:
+def run(case: Case, store=None) -> Run:
     """All the epochs of a case, and one more that ends the stream."""
-    at_work = Run(case.config, case.memory)
+    at_work = Run(case.config, case.memory, store)
     for rows, shards in zip(case.epochs, case.shards, strict=True):
         at_work.epoch(rows, shards)
     at_work.epoch((), case.shards[-1] if case.shards else 1, end=True)
@@ -242,8 +273,18 @@ def partitioned() -> st.SearchStrategy[Partitioned]:
     )
 
 
+def sheddings(policies=("none", "keep", "considering")) -> st.SearchStrategy[Shedding]:
+    return st.builds(
+        Shedding,
+        policy=st.sampled_from(policies),
+        position=st.sampled_from([0.0, 0.15, 1.0, "tune"]),
+        judge=st.sampled_from(["all", "alg2"]),
+        trial=st.integers(1, 3),
+    )
+
+
 @st.composite
-def cases(draw, methods=None) -> Case:
+def cases(draw, methods=None, quotas=(None, None, 0, 1, 2, 5), policies=("none", "keep", "considering")) -> Case:
     keys = draw(st.sampled_from([1, 3, 12]))
     key = st.integers(0, keys) | st.just(0)
     table_keys = draw(st.lists(st.integers(0, keys), max_size=20))
@@ -256,5 +297,6 @@ def cases(draw, methods=None) -> Case:
     row = st.tuples(st.none() | key | key, st.integers(0, 3))
     epochs = draw(st.lists(st.lists(row, max_size=30).map(tuple), max_size=5))
     shards = draw(st.lists(st.integers(1, 3), min_size=len(epochs), max_size=len(epochs)))
-    config = replace(config, max_age=draw(st.sampled_from([None, None, Duration.of(0), Duration.of(9)])))
+    age = draw(st.sampled_from([None, None, *map(Duration.of, (0, 3, 20))]))
+    config = replace(config, max_age=age, quota=draw(st.sampled_from(quotas)), shed=draw(sheddings(policies)))
     return Case(config, tuple(epochs), tuple(shards), draw(st.sampled_from([20_000, 10**6])))

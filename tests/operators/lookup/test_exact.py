@@ -16,7 +16,7 @@ def test_a_lookup_join_equals_its_definition(case: Case):
     at_work = run(case)
     assert at_work.results == case.expected()
     assert at_work.peak <= case.memory
-    assert all(len(logic.waiting) == 0 for logic in at_work.logics)
+    assert all(logic.tally().deferred == 0 for logic in at_work.logics)
 
 
 @given(cases(), st.lists(st.builds(Stages, back=backs(), front=fronts()), min_size=6, max_size=6))

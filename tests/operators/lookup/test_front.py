@@ -251,8 +251,8 @@ def test_what_is_held_is_charged_and_within_the_memory_at_every_step(monkeypatch
     join = Shard(numbered(2000, 50), Stages(back, Front(share=0.2, threshold=1)), memory=memory)
     logic = join.logic
 
-    def step(self, real=LookupLogic._step):
-        for out in real(self):
+    def step(self, position, real=LookupLogic._step):
+        for out in real(self, position):
             look()
             yield out
         look()

@@ -14,7 +14,7 @@ from penstock.operators.lookup import logic as logic_module
 from penstock.operators.lookup.areas import Areas
 from penstock.operators.lookup.front import PRESENT, FrontStage
 from penstock.operators.lookup.meshjoin import CyclicJoin
-from penstock.operators.lookup.waiting import Waiting
+from penstock.operators.lookup.waiting import _NUMBERS, Waiting
 from penstock.storage.tables import arrow
 from tests.operators.lookup import cases as cases_module
 from tests.operators.lookup.cases import Case, Shard, cases, numbered, run
@@ -63,7 +63,7 @@ def cursor_forgotten(patch):
 
     def restore(self, store, pages):
         real(self, store, pages)
-        self._numbers["partition"][:] = 0
+        self.partition[:] = 0
 
     patch.setattr(Waiting, "restore", restore)
 
@@ -104,7 +104,7 @@ def answered_rows_stay(patch):
     real = Waiting.take
 
     def take(self, which):
-        rows, numbers = self.rows(which), {name: values[which] for name, values in self._numbers.items()}
+        rows, numbers = self.rows(which), {name: getattr(self, name)[which] for name in _NUMBERS}
         if which.sum() == 1:
             return real(self, which)
         keep = which.copy()

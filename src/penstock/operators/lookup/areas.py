@@ -23,7 +23,7 @@ class Areas:
         self.waiting = waiting
         self.segments = segments
 
-    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: int = 0) -> Indices:
+    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: Indices | int = 0) -> Indices:
         """Let rows wait for the partition of their key; those partitions, -1 for keys that the table has not."""
         partition = self._desk.table.partition_of(hashes, self._desk.answers.keys(rows))
         self.waiting.put(rows, hashes, partition, attempts)

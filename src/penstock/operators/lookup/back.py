@@ -94,8 +94,8 @@ class BackEnd(Protocol):
 
     waiting: Waiting
 
-    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: int = 0) -> None:
-        """Let rows wait."""
+    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: Indices | int = 0) -> None:
+        """Let rows wait; `attempts` says how often each was put aside."""
         ...
 
     def free(self, rows: pa.RecordBatch) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import pyarrow as pa
@@ -17,7 +17,9 @@ from penstock.core.pages import PageStore
 from penstock.core.progress import Bounds
 from penstock.core.rows import RowType
 from penstock.core.time import Time
+from penstock.operators.lookup.backlog import SHED_SEGMENT
 from penstock.operators.lookup.methods import LookupMethod, Stages, read_stages
+from penstock.operators.lookup.shedding import Shedding
 
 LookupHow = Literal["inner", "left"]
 
@@ -30,6 +32,9 @@ class LookupJoin:
     come out alone. Rows come out in any order. What a row sees is the version of the table that is current when it is
     answered. Columns: those of the stream, then those of the table but for shared keys, with `suffix` where a name is
     taken. A row may wait for others that need the same part of the table, up to `max_age` of event time.
+
+    A host that cannot read the table as often as arrivals need it says so by `quota`. What is left waits for later
+    epochs, or is put aside as `shed` says; `max_age` holds for all of it and goes before the quota.
     """
 
     table: TableSource
@@ -42,7 +47,8 @@ class LookupJoin:
     version: str | None = None
     """The version of the table to read, the newest if not given."""
     quota: int | None = None
-    """How many times the table may be read in an epoch, as often as needed if not given."""
+    """How many times the table may be read in an epoch, as often as needed if not given; what is left then waits."""
+    shed: Shedding = field(default_factory=Shedding)
 
     def __post_init__(self) -> None:
         if not self.on:
@@ -54,6 +60,8 @@ class LookupJoin:
         if in_order_of(self.table.keys, self.on) != self.on:
             raise ConfigError(f"on={self.on} must name the table's keys in their order, {', '.join(self.table.keys)}.")
         read_stages(self.method)
+        if self.quota is not None and self.quota < 0:
+            raise ConfigError(f"quota={self.quota} is no number of reads. Write 0 or more.")
         if self.max_age is not None:
             self.max_age.on(self.unit, "max_age")
 
@@ -70,7 +78,12 @@ class LookupJoin:
     @property
     def defers(self) -> bool:
         """Whether rows may wait over epochs."""
-        return self.stages.defers or self.quota is not None
+        return self.stages.defers or self.quota is not None or self.shed.on
+
+    @property
+    def elsewhere(self) -> dict[str, str]:
+        """The folders of segments of pages that are not to be kept with the others."""
+        return {} if self.shed.to is None else {SHED_SEGMENT: self.shed.to}
 
     def output_columns(self, stream: RowType) -> tuple[tuple[bool, str], ...]:
         """Where each column of the results comes from: whether from the stream, and its name there."""

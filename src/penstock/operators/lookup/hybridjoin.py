@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.operator import Out
-from penstock.core.rows import Hashes
+from penstock.core.rows import Hashes, Indices
 from penstock.operators.lookup.back import Desk
 from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.waiting import Waiting
@@ -39,7 +39,7 @@ class OldestFirstJoin:
         """Rows wait for others to share a read."""
         return False
 
-    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: int = 0) -> None:
+    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: Indices | int = 0) -> None:
         """Let rows wait for the partition of their key."""
         partition = self._desk.table.partition_of(hashes, self._desk.answers.keys(rows))
         self.waiting.put(rows, hashes, partition, attempts)

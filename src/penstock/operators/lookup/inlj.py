@@ -45,7 +45,7 @@ class IndexJoin:
         """A row never waits for others."""
         return len(self.waiting) > 0
 
-    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: int = 0) -> None:
+    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: Indices | int = 0) -> None:
         """Let rows wait for the next request."""
         self.waiting.put(rows, hashes, np.zeros(rows.num_rows, np.int64), attempts)
 

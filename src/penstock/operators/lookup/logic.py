@@ -2,12 +2,12 @@
 
 Each iteration lets as many rows in as may wait, and then reads the table once. Rows that wait when an epoch ends are
 part of the state; they are answered as others come that share their read, when they are too old, when nothing else
-arrives, or when the stream ends.
+arrives, or when the stream ends. So are rows that could not be let in because the table was read as often as it may
+be, and rows that were put aside for that.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Generator, Iterator
 
 import numpy as np
@@ -20,26 +20,35 @@ from penstock.core.meter import Meter
 from penstock.core.operator import Allowance, Out, State
 from penstock.core.pages import Page, PageStore
 from penstock.core.progress import Bounds
-from penstock.core.rows import RowType
+from penstock.core.rows import Indices, RowType
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.kernels.hashing import hash_keys
 from penstock.operators.lookup.answers import Answers, null_keys
 from penstock.operators.lookup.back import BackEnd, Desk
+from penstock.operators.lookup.backlog import INBOX, SHED, SHED_SEGMENT, Backlog
 from penstock.operators.lookup.config import LookupJoin
+from penstock.operators.lookup.counts import LookupCounts
 from penstock.operators.lookup.front import CACHED, FrontStage
 from penstock.operators.lookup.hybridjoin import HybridJoin, OldestFirstJoin
 from penstock.operators.lookup.inlj import MISSED, IndexJoin, Inlj
 from penstock.operators.lookup.meshjoin import CyclicJoin, MeshJoin
 from penstock.operators.lookup.partition_based import PartitionBased, WaitingAreasJoin
 from penstock.operators.lookup.partitioned import Partitioned, PartitionedJoin
+from penstock.operators.lookup.shedding import Load, lottery
 from penstock.operators.lookup.ssij import PhasedJoin, Ssij
 from penstock.operators.lookup.waiting import WAITING, Waiting
 
 _LEAST = 64
 """The front stage is asked for at least so many rows at once: fewer cost as much."""
 
+_INBOX, _SHED = 4, 16
+"""Rows that are not let in yet and rows that are put aside take up to these parts of the share, then go to pages."""
 
-HELD = (WAITING,)
+_OLDEST = 1.0
+
+_PORTS = (WAITING, CACHED, MISSED, INBOX, SHED)
+
+HELD = (WAITING, INBOX, SHED)
 """The ports of pages whose rows have yet to come out."""
 
 
@@ -67,7 +76,11 @@ class LookupLogic:
         self.desk = Desk(table, answers, budget, self.front, meter)
         self.waiting = Waiting(stream.inside, budget)
         self.back = self._back_end(state)
-        self._inbox: deque[pa.RecordBatch] = deque()
+        self.inbox = Backlog(stream.inside, INBOX, store, budget, _INBOX)
+        self.shed = Backlog(stream.inside, SHED, store, budget, _SHED, SHED_SEGMENT)
+        self.load = Load(config.shed, config.quota)
+        self._considers = config.shed.policy == "considering" and isinstance(self.back, OldestFirstJoin)
+        self._arrived = self._put_aside = self._replayed = self._hits = 0
         self._restore(state)
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
@@ -77,11 +90,12 @@ class LookupLogic:
             yield from self.desk.answers.alone(rows, np.flatnonzero(missing))
             rows = rows.filter(pa.array(~missing))
         if rows.num_rows:
-            self._inbox.append(rows)
+            self.inbox.lend(self._chosen(rows))
         yield from self._serve()
+        self.inbox.settle()
 
     def advance(self, port: int, bound: Time) -> Iterator[Out]:
-        """Rows that have waited too long are answered; at the end of time all are."""
+        """Rows that have waited too long are answered, however often the table was read; at the end of time all are."""
         self._bound = max(self._bound, bound)
         if bound == TIME_MAX:
             yield from self.end()
@@ -89,38 +103,66 @@ class LookupLogic:
         age = self._config.max_age
         if age is not None and bound != TIME_MIN:
             oldest = bound - age.on(self._config.unit, "max_age")
-            while len(self.waiting) and self.waiting.earliest() < oldest:
-                yield from self._step()
+            while self._earliest() < oldest:
+                yield from self._hurry(oldest)
+            self.inbox.settle()
 
     def idle(self, work: Allowance) -> Iterator[Out]:
         """Rows that wait need not wait for others while nothing arrives."""
-        while len(self.waiting) and work.left():
-            yield from self._step()
+        if work.left():
+            yield from self._serve()
+        while len(self.waiting) and work.left() and self.load.may_read:
+            yield from self._step(_OLDEST)
 
     def end(self) -> Iterator[Out]:
-        """All that waits is answered."""
+        """All that waits is answered, however often the table must be read for it."""
+        self.load.left = None
         yield from self._serve()
         while len(self.waiting):
-            yield from self._step()
+            yield from self._step(_OLDEST)
+
+    def grant(self, reads: int | None) -> None:
+        """Another epoch begins: the table may be read so many times."""
+        self.load.left = reads
+
+    def tally(self) -> LookupCounts:
+        """What it holds now, and what it did since it was made."""
+        desk, front = self.desk.stats, self.front
+        return LookupCounts(
+            waiting=len(self.waiting),
+            queued=len(self.inbox),
+            shed=len(self.shed),
+            earliest=self._earliest(),
+            put_aside=self._put_aside,
+            replayed=self._replayed,
+            hits=0 if front is None else front.stats.hits,
+            misses=0 if front is None else front.stats.misses,
+            finished=desk.finished,
+            reads=desk.reads,
+            bytes_read=desk.bytes_read,
+            looked_up=desk.looked_up,
+            shedding=int(self.load.shedding),
+        )
 
     def bounds(self) -> Bounds:
-        """What can still come out: rows that arrive, and rows that wait."""
-        least = min(self._bound, self.waiting.earliest())
+        """What can still come out: rows that arrive, and rows that wait, wherever they do."""
+        least = min(self._bound, self._earliest())
         return Bounds((least, least), (least, least))
 
     def counts(self) -> dict[str, int]:
         """What was done since this logic was made, and what there is now: for reports."""
-        stats = self.desk.stats
-        done = {"reads": stats.reads, "looked_up": stats.looked_up, "bytes_read": stats.bytes_read}
-        if self.front is not None:
-            done |= {"hits": self.front.stats.hits, "misses": self.front.stats.misses}
-            done |= {"evictions": self.front.stats.evictions, "cached": self.front.rows}
-        return {**done, "waiting": len(self.waiting)}
+        done = self.tally().to_json()
+        del done["earliest"]
+        if self.front is None:
+            return {name: count for name, count in done.items() if name not in ("hits", "misses")}
+        return {**done, "evictions": self.front.stats.evictions, "cached": self.front.rows}
 
     def state(self) -> State:
         """Rows that wait, what is cached, and what is known of keys that are not."""
-        pages = self.waiting.save(self._store, self._kind)
-        meta: dict[str, object] = {"version": self.desk.table.version}
+        pages = self.waiting.save(self._store, self._kind) + self.inbox.save() + self.shed.save()
+        meta: dict[str, object] = {"version": self.desk.table.version, "arrived": self._arrived}
+        if self._config.shed.on:
+            meta["load"] = self.load.to_json()
         if self.front is not None:
             pages += self.front.save(self._store)
             meta["threshold"] = self.front.threshold.value
@@ -135,40 +177,109 @@ class LookupLogic:
         return type(self._config.stages.back).__name__.lower()
 
     def _serve(self) -> Iterator[Out]:
-        """Iterate until all that arrived is answered or waits."""
-        while self._inbox or self.back.at_once:
+        """Iterate until all that arrived, and was put aside, is answered or waits; as long as the table may be read.
+
+        Where the number of reads is limited and rows are put aside, no read is saved up for rows to share.
+        """
+        while (len(self.inbox) or len(self.shed) or self.back.at_once) and self.load.may_read:
+            if len(self.inbox) or len(self.shed):
+                self._balance()
             yield from self._let_in()
-            if self._inbox or self.back.at_once:
-                yield from self._step()
+            hasty = self.load.left is not None and len(self.shed)
+            if len(self.inbox) or self.back.at_once or hasty:
+                yield from self._step(self.load.position)
+
+    def _balance(self) -> None:
+        """Put the oldest waiting rows aside if too many are queued, or let some come again that were put aside."""
+        queued = len(self.inbox)
+        free = self.back.free((self.inbox if queued else self.shed).peek())
+        self.load.expect(free + len(self.waiting))
+        excess = self.load.excess(queued, free)
+        room = self.load.room(queued, free) if len(self.shed) else 1
+        if excess and self._considers:
+            self._shed_oldest(self.load.shed_now(excess))
+        elif not excess:
+            self._replay(room)
+        self.load.judged(excess, room)
+
+    def _shed_oldest(self, count: int) -> None:
+        """Put the oldest waiting rows aside; their slots are free at once (fix C)."""
+        rows, numbers = self.waiting.take(self.waiting.oldest(count))
+        self._put_aside += rows.num_rows
+        self.shed.put(rows, numbers["attempts"] + 1)
+
+    def _replay(self, count: int) -> None:
+        """Let rows that were put aside come again, behind those that arrived."""
+        while count > 0 and len(self.shed):
+            rows, attempts = self.shed.take(count)
+            self._replayed += rows.num_rows
+            count -= rows.num_rows
+            self.inbox.put(rows, attempts)
+
+    def _chosen(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The arrivals but for those that are put aside before they enter, where that is how load is shed."""
+        first = self._arrived
+        self._arrived += rows.num_rows
+        if not self._config.shed.on or self._considers:
+            return rows
+        free = self.back.free(rows)
+        self.load.expect(free + len(self.waiting))
+        excess = min(rows.num_rows, self.load.excess(len(self.inbox) + rows.num_rows, free))
+        if not excess:
+            return rows
+        aside = np.zeros(rows.num_rows, np.bool_)
+        aside[lottery(first, rows.num_rows, excess)] = True
+        self.load.shedding = True
+        self._put_aside += excess
+        self.shed.put(rows.filter(pa.array(aside)), np.ones(excess, np.int64))
+        return rows.filter(pa.array(~aside))
+
+    def _hurry(self, oldest: Time) -> Iterator[Out]:
+        """Answer some of the rows from before `oldest`, wherever they wait."""
+        if self.waiting.earliest() >= oldest:
+            if self.shed.earliest() < oldest:
+                rows, attempts = self.shed.take(max(1, self.back.free(self.shed.peek())))
+                self._replayed += rows.num_rows
+                self.inbox.lend_first(rows, attempts)
+            yield from self._let_in()
+            if not len(self.inbox) and not self.back.at_once:
+                return
+        yield from self._step(_OLDEST)
+
+    def _earliest(self) -> Time:
+        return min(self.waiting.earliest(), self.inbox.earliest(), self.shed.earliest())
 
     def _let_in(self) -> Iterator[Out]:
         """Answer what is cached and let others wait, until no more may or no more are there."""
-        while self._inbox and (free := self.back.free(self._inbox[0])) > 0:
-            rows = self._inbox.popleft()
-            some = rows.slice(0, max(free, _LEAST if self.front is not None else 1))
-            rest = rows.slice(some.num_rows)
-            some, spare = yield from self._misses(some, free)
-            for part in (rest, spare):
-                if part.num_rows:
-                    self._inbox.appendleft(part)
-            if some.num_rows:
+        while len(self.inbox) and (free := self.back.free(self.inbox.peek())) > 0:
+            rows, attempts = self.inbox.take(max(free, _LEAST if self.front is not None else 1))
+            rows, attempts = yield from self._misses(rows, attempts)
+            self.inbox.lend_first(rows.slice(free), attempts[free:])
+            rows = rows.slice(0, free)
+            if rows.num_rows:
                 if self.front is not None:
-                    self.front.stats.misses += some.num_rows
-                self.desk.backlog = sum(rows.num_rows for rows in self._inbox)
-                self.back.put(some, hash_keys(self.desk.answers.keys(some)))
+                    self.front.stats.misses += rows.num_rows
+                self.desk.backlog = len(self.inbox)
+                self.back.put(rows, hash_keys(self.desk.answers.keys(rows)), attempts[:free])
 
-    def _misses(self, rows: pa.RecordBatch, free: int) -> Generator[Out, None, tuple[pa.RecordBatch, pa.RecordBatch]]:
-        """The rows that the front stage has no answer for: those that may wait now, and the rest of them."""
-        if self.front is not None:
-            hit = yield from self.front.probe(rows)
-            rows = rows.filter(pa.array(~hit)) if hit.any() else rows
-        return rows.slice(0, free), rows.slice(free)
+    def _misses(self, rows: pa.RecordBatch, attempts: Indices) -> Generator[Out, None, tuple[pa.RecordBatch, Indices]]:
+        """The rows that the front stage has no answer for."""
+        if self.front is None:
+            return rows, attempts
+        hit = yield from self.front.probe(rows)
+        if not hit.any():
+            return rows, attempts
+        self._hits += int(hit.sum())
+        return rows.filter(pa.array(~hit)), attempts[~hit]
 
-    def _step(self) -> Iterator[Out]:
-        before = 0 if self.front is None else self.front.stats.evictions
-        yield from self.back.step()
+    def _step(self, position: float) -> Iterator[Out]:
+        """Read the table once."""
+        finished, evictions = self.desk.stats.finished, 0 if self.front is None else self.front.stats.evictions
+        yield from self.back.step(position)
+        self.load.read(self._hits, self.desk.stats.finished - finished)
+        self._hits = 0
         if self.front is not None:
-            self.front.iterated(self.front.stats.evictions - before)
+            self.front.iterated(self.front.stats.evictions - evictions, shedding=self.load.shedding)
 
     def _back_end(self, state: State) -> BackEnd:
         settings = self._config.stages.back
@@ -189,9 +300,13 @@ class LookupLogic:
 
     def _restore(self, state: State) -> None:
         """Take up the state; where the table has changed meanwhile, what is cached of it goes."""
-        by_port = {port: [p for p in state.pages if p.port == port] for port in (WAITING, CACHED, MISSED)}
+        by_port = {port: [p for p in state.pages if p.port == port] for port in _PORTS}
         ours = [page for page in by_port[WAITING] if page.run in (None, self._kind)]
         self.waiting.restore(self._store, ours)
+        self.inbox.restore(by_port[INBOX])
+        self.shed.restore(by_port[SHED])
+        self.load.restore(state.meta.get("load", {}))
+        self._arrived = int(state.meta.get("arrived", 0))
         if isinstance(self.back, IndexJoin):
             self.back.missed.restore(self._store, by_port[MISSED])
         if self.front is not None:
@@ -218,7 +333,7 @@ class LookupLogic:
         others.take(others.matched)
         rows, numbers = others.take(np.ones(len(others), np.bool_))
         if rows.num_rows:
-            self.back.put(rows, numbers["hash"].view(np.uint64))
+            self.back.put(rows, numbers["hash"].view(np.uint64), numbers["attempts"])
 
     def _renew(self, since: str | None) -> None:
         """The table is not what it was: forget what changed, and find again where rows must look."""

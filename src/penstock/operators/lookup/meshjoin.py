@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.operator import Out
-from penstock.core.rows import Hashes
+from penstock.core.rows import Hashes, Indices
 from penstock.operators.lookup.back import Desk
 from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.waiting import Waiting
@@ -58,7 +58,7 @@ class CyclicJoin:
         """Rows wait until the cursor has come round."""
         return False
 
-    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: int = 0) -> None:
+    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: Indices | int = 0) -> None:
         """Let a chunk of rows start at the cursor."""
         self._entered += rows.num_rows
         self.waiting.put(rows, hashes, np.full(rows.num_rows, self.cursor), attempts)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.operator import Out
-from penstock.core.rows import Hashes
+from penstock.core.rows import Hashes, Indices
 from penstock.operators.lookup.back import Desk
 from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.useful import UsefulBlocks
@@ -54,7 +54,7 @@ class WaitingAreasJoin:
         """Whether rows have yet to be tried against the pages in memory, or a partition should be read."""
         return self._untried or self._due() is not None
 
-    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: int = 0) -> None:
+    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: Indices | int = 0) -> None:
         """Let rows wait; with the next step they are tried."""
         before = len(self.waiting)
         self.blocks.areas.put(rows, hashes, attempts)

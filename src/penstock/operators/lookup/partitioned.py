@@ -97,7 +97,7 @@ class PartitionedJoin:
         """Whether rows that came have yet to set off what they do, or so many wait for a partition that it is read."""
         return self._todo != "nothing" or self._due() is not None
 
-    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: int = 0) -> None:
+    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: Indices | int = 0) -> None:
         """Let rows wait for their partition; those that are in memory answer with the next step."""
         partition = self._areas.put(rows, hashes, attempts)
         self.arrivals.count(partition[partition >= 0])

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.operator import Out
-from penstock.core.rows import Hashes
+from penstock.core.rows import Hashes, Indices
 from penstock.operators.lookup.back import Desk
 from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.useful import UsefulBlocks
@@ -54,7 +54,7 @@ class PhasedJoin:
             return self._pending >= self._input_thr
         return len(self.waiting) > self._stream_thr or self.blocks.areas.recalled is not None
 
-    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: int = 0) -> None:
+    def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: Indices | int = 0) -> None:
         """Some more rows are pending."""
         self.blocks.areas.put(rows, hashes, attempts)
         self._pending += rows.num_rows

@@ -25,7 +25,10 @@ _NUMBERS = ("seq", "hash", "partition", "start", "matched", "attempts")
 """What is kept beside each row: its place in the order of arrival, the hash of its key, the partition it waits for or
 comes to next, the one it started at, whether it has matched, how often it was put aside."""
 
-_OVERHEAD = 8 * len(_NUMBERS) + 8
+_COLUMNS = ("place", *_NUMBERS)
+_COLUMN = {name: place for place, name in enumerate(_COLUMNS)}
+
+_OVERHEAD = 8 * len(_COLUMNS)
 
 WAITING = 0
 """The port of pages that hold waiting rows."""
@@ -50,42 +53,42 @@ class Waiting:
         self._batches: list[pa.RecordBatch] = []
         self._stored = 0
         self._charged = 0
-        self._place = np.empty(0, np.int64)
-        self._numbers = {name: np.empty(0, np.int64) for name in _NUMBERS}
+        self._table = np.empty((0, len(_COLUMNS)), np.int64)
+        self._begin = self._end = 0
         self._next = 0
 
     def __len__(self) -> int:
-        return self._place.size
+        return self._end - self._begin
 
     @property
     def hash(self) -> Hashes:
         """The hashes of their keys."""
-        return self._numbers["hash"].view(np.uint64)
+        return self._column("hash").view(np.uint64)
 
     @property
     def partition(self) -> Indices:
         """The partition each waits for, or comes to next."""
-        return self._numbers["partition"]
+        return self._column("partition")
 
     @property
     def start(self) -> Indices:
         """The partition each started at."""
-        return self._numbers["start"]
+        return self._column("start")
 
     @property
     def matched(self) -> Mask:
         """Which have matched already."""
-        return self._numbers["matched"].astype(np.bool_)
+        return self._column("matched").astype(np.bool_)
 
     @property
     def seq(self) -> Indices:
         """Their numbers in order of arrival."""
-        return self._numbers["seq"]
+        return self._column("seq")
 
     @property
     def attempts(self) -> Indices:
         """How often each was put aside."""
-        return self._numbers["attempts"]
+        return self._column("attempts")
 
     @property
     def nbytes(self) -> int:
@@ -94,7 +97,8 @@ class Waiting:
 
     def earliest(self) -> Time:
         """The earliest event time that waits; the end of time if none does."""
-        return min((int(times_of(batch)[place].min()) for batch, place in self._alive()), default=TIME_MAX)
+        alive = self._where(self._column("place"))
+        return min((int(times_of(batch)[places].min()) for batch, places in alive), default=TIME_MAX)
 
     def put(self, rows: pa.RecordBatch, hashes: Hashes, partition: Indices, attempts: Indices | int = 0) -> None:
         """Let rows wait behind those that do."""
@@ -104,61 +108,57 @@ class Waiting:
         size = rows.nbytes + _OVERHEAD * count
         self._budget.charge(size, "rows that wait for the table")
         self._charged += size
-        self._batches.append(rows)
-        self._place = np.concatenate([self._place, np.arange(self._stored, self._stored + count)])
-        self._stored += count
-        given = {
-            "seq": np.arange(self._next, self._next + count),
-            "hash": hashes.view(np.int64),
-            "partition": partition,
-            "start": partition,
-            "matched": np.zeros(count, np.int64),
-            "attempts": np.full(count, attempts) if isinstance(attempts, int) else attempts,
-        }
+        new = self._grow(count)
+        new[:, _COLUMN["place"]] = np.arange(self._stored, self._stored + count)
+        new[:, _COLUMN["seq"]] = np.arange(self._next, self._next + count)
+        new[:, _COLUMN["hash"]] = hashes.view(np.int64)
+        new[:, _COLUMN["partition"]] = new[:, _COLUMN["start"]] = partition
+        new[:, _COLUMN["matched"]] = 0
+        new[:, _COLUMN["attempts"]] = attempts
         self._next += count
-        self._numbers = {name: np.concatenate([self._numbers[name], given[name]]) for name in _NUMBERS}
+        self._append(rows)
 
     def rows(self, which: Mask | Indices) -> pa.RecordBatch:
-        """Copies of some of the rows, in their order."""
-        places = self._place[which]
-        if len(self._batches) > 1:
-            self._batches = [concat(self._batches, self._schema)]
-        if not self._batches:
-            return concat([], self._schema)
-        return self._batches[0].take(pa.array(places))
+        """Copies of some of the rows, in their order; places ascend."""
+        places = self._column("place")[which]
+        parts = [batch.take(pa.array(mine)) for batch, mine in self._where(places)]
+        return concat(parts, self._schema)
 
     def take(self, which: Mask) -> tuple[pa.RecordBatch, dict[str, Indices]]:
         """Some of the rows, and the numbers beside them; they wait no longer."""
         rows = self.rows(which)
-        numbers = {name: values[which] for name, values in self._numbers.items()}
-        self._place = self._place[~which]
-        self._numbers = {name: values[~which] for name, values in self._numbers.items()}
+        taken = self._table[self._begin : self._end][which]
+        self._remove(which, taken.shape[0])
         self._shrink()
-        return rows, numbers
+        return rows, {name: np.ascontiguousarray(taken[:, _COLUMN[name]]) for name in _NUMBERS}
+
+    def oldest(self, count: int) -> Mask:
+        """Which are the `count` that came first."""
+        return np.arange(len(self)) < count
 
     def mark(self, places: Indices) -> None:
         """Rows have matched."""
-        self._numbers["matched"][places] = 1
+        self._column("matched")[places] = 1
 
     def move(self, which: Mask, partition: int) -> None:
         """Rows come to `partition` next."""
-        self._numbers["partition"][which] = partition
+        self._column("partition")[which] = partition
 
     def send(self, partition: Indices) -> None:
         """All rows wait for these partitions now: the table has been cut anew."""
-        self._numbers["partition"] = partition
+        self._column("partition")[:] = partition
 
     def restart(self, partition: int) -> None:
         """All rows start again, at `partition`."""
         for name in ("partition", "start"):
-            self._numbers[name] = np.full(len(self), partition)
+            self._column(name)[:] = partition
 
     def save(self, store: PageStore, run: str | None = None) -> list[Page]:
         """The rows as pages of a `run`, sorted by hash as pages are; the numbers travel as columns."""
         if not len(self):
             return []
         rows = self.rows(np.ones(len(self), np.bool_))
-        extra = [pa.array(self._numbers[name]) for name in _NUMBERS]
+        extra = [pa.array(np.ascontiguousarray(self._column(name))) for name in _NUMBERS]
         fields = [*self._schema, *(pa.field(f"__{name}", pa.int64()) for name in _NUMBERS)]
         whole = pa.RecordBatch.from_arrays([*rows.columns, *extra], schema=pa.schema(fields))
         order = page_order(hashes_of(whole), times_of(whole))
@@ -175,16 +175,49 @@ class Waiting:
             before = len(self)
             self.put(rows, numbers["hash"][order].view(np.uint64), numbers["partition"][order])
             for name in ("start", "matched", "attempts"):
-                self._numbers[name][before:] = numbers[name][order]
+                self._column(name)[before:] = numbers[name][order]
+            store.drop(page.name)
 
-    def _alive(self) -> Iterator[tuple[pa.RecordBatch, Indices]]:
-        first = 0
+    def _column(self, name: str) -> Indices:
+        return self._table[self._begin : self._end, _COLUMN[name]]
+
+    def _grow(self, count: int) -> Indices:
+        """Room for the numbers of `count` more rows: that of rows that left first if it is enough."""
+        alive = len(self)
+        if self._end + count > self._table.shape[0]:
+            room = self._table.shape[0]
+            table = np.empty((max(room, 2 * (alive + count)), len(_COLUMNS)), np.int64)
+            table[:alive] = self._table[self._begin : self._end]
+            self._table, self._begin, self._end = table, 0, alive
+        self._end += count
+        return self._table[self._end - count : self._end]
+
+    def _remove(self, which: Mask, count: int) -> None:
+        if which[:count].all():
+            self._begin += count
+            return
+        kept = self._table[self._begin : self._end][~which]
+        self._end -= count
+        self._table[self._begin : self._end] = kept
+
+    def _append(self, rows: pa.RecordBatch) -> None:
+        """Keep rows; each batch is at least twice its successor, so that few batches are copied few times."""
+        if rows.get_total_buffer_size() > 2 * rows.nbytes:
+            rows = rows.take(pa.array(np.arange(rows.num_rows)))
+        self._stored += rows.num_rows
+        self._batches.append(rows)
+        while len(self._batches) > 1 and 2 * self._batches[-1].num_rows > self._batches[-2].num_rows:
+            self._batches[-2:] = [concat(self._batches[-2:], self._schema)]
+
+    def _where(self, places: Indices) -> Iterator[tuple[pa.RecordBatch, Indices]]:
+        """The batches that have some of `places`, which ascend, and where in them."""
+        first = done = 0
         for batch in self._batches:
             last = first + batch.num_rows
-            places = self._place[(self._place >= first) & (self._place < last)] - first
-            if places.size:
-                yield batch, places
-            first = last
+            until = int(np.searchsorted(places, last))
+            if until > done:
+                yield batch, places[done:until] - first
+            first, done = last, until
 
     def _shrink(self) -> None:
         """Use the room of rows that have left, once they are the more."""
@@ -196,7 +229,7 @@ class Waiting:
             size = rows.nbytes + _OVERHEAD * len(self)
         else:
             self._batches, size = [], 0
-        self._place = np.arange(len(self))
+        self._column("place")[:] = np.arange(len(self))
         self._stored = len(self)
         self._budget.release(self._charged - size)
         self._charged = size

@@ -1,0 +1,245 @@
+"""Stream rows that have not got into the join: a queue that outlives epochs, the newest in memory, the rest in pages.
+
+A page is sorted by hash, as pages are, so that another number of shards can take it up; beside each row stands its
+place in the queue. What was saved by several shards is queued one after the other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.budget import Budget
+from penstock.core.pages import Page, PageStore, read_page, write_page
+from penstock.core.rows import Indices, concat, hashes_of, times_of
+from penstock.core.time import TIME_MAX, Time
+from penstock.kernels.sort import page_order
+from penstock.kernels.width import cut, row_widths
+
+INBOX = 3
+"""The port of pages that hold rows that have arrived and were not let in yet."""
+
+SHED = 4
+"""The port of pages that hold rows that were put aside."""
+
+SHED_SEGMENT = "shed"
+"""The segment of those pages: a store may keep it in another place."""
+
+_PAGE = 16
+"""A page takes up to this part of the share."""
+
+_BESIDE = 16
+"""Bytes beside each row: its place in the queue, and how often it was put aside."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """Rows in memory, or in an open page, of which those at `order` are still queued.
+
+    `charged` is what they take of the budget; nothing while they are the caller's.
+    """
+
+    rows: pa.RecordBatch
+    attempts: Indices
+    charged: int = 0
+    order: Indices | None = None
+
+    def __len__(self) -> int:
+        return self.attempts.size
+
+    @property
+    def lent(self) -> bool:
+        return not self.charged
+
+    def take(self, count: int) -> tuple[pa.RecordBatch, Indices]:
+        """The first rows; they are queued no longer."""
+        attempts, self.attempts = self.attempts[:count], self.attempts[count:]
+        if self.order is not None:
+            rows = self.rows.take(pa.array(self.order[:count]))
+            self.order = self.order[count:]
+            return rows, attempts
+        rows, self.rows = self.rows.slice(0, count), self.rows.slice(count)
+        return rows, attempts
+
+    def earliest(self) -> Time:
+        times = times_of(self.rows)
+        return int((times if self.order is None else times[self.order]).min())
+
+
+class Backlog:
+    """The queue of one shard: memory up to a part of its budget, then pages of `segment` in `store`.
+
+    >>> from penstock.core.rows import RowType
+    >>> from penstock.storage.memory import MemoryPages
+    >>> rows = RowType(pa.schema({"k": pa.int64(), "t": pa.int64()}), ("k",), "t")
+    >>> batch = rows.enter(pa.table({"__time": [5, 6], "k": [1, 2]}), np.array([20, 10], np.uint64))
+    >>> queue = Backlog(batch.schema, INBOX, MemoryPages(Budget(10_000)), Budget(10_000), part=4)
+    >>> queue.put(batch, np.zeros(2, np.int64))
+    >>> queue.take(1)[0].column("k").to_pylist(), len(queue), queue.earliest()
+    ([1], 1, 6)
+    """
+
+    def __init__(
+        self, schema: pa.Schema, port: int, store: PageStore, budget: Budget, part: int, segment: str = "main"
+    ) -> None:
+        self._schema = schema
+        self._port = port
+        self._store = store
+        self._budget = budget
+        self._memory = budget.limit // part
+        self._page = max(1, budget.limit // _PAGE)
+        self._segment = segment
+        self._queue: deque[_Part | Page] = deque()
+        self._rows = 0
+        self._held = 0
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def earliest(self) -> Time:
+        """No event time in the queue is before this; the end of time if it is empty."""
+        times = (item.min_time if isinstance(item, Page) else item.earliest() for item in self._queue)
+        return min(times, default=TIME_MAX)
+
+    def put(self, rows: pa.RecordBatch, attempts: Indices) -> None:
+        """Queue rows that nobody else holds."""
+        if rows.num_rows:
+            self._rows += rows.num_rows
+            self._own(self._queue, _Part(rows, attempts))
+
+    def lend(self, rows: pa.RecordBatch, attempts: Indices | None = None) -> None:
+        """Queue rows that the caller holds, and pays for, until the queue is settled."""
+        self._add(rows, attempts, first=False)
+
+    def lend_first(self, rows: pa.RecordBatch, attempts: Indices) -> None:
+        """The same at the front of the queue."""
+        self._add(rows, attempts, first=True)
+
+    def peek(self) -> pa.RecordBatch:
+        """Some rows like the next, to see how large they are."""
+        return self._first().rows
+
+    def take(self, count: int) -> tuple[pa.RecordBatch, Indices]:
+        """The next rows, at most `count` and perhaps fewer, and how often each was put aside."""
+        part = self._first()
+        some = part.take(count)
+        self._rows -= some[1].size
+        if not len(part):
+            self._queue.popleft()
+            self._release(part)
+        return some
+
+    def settle(self) -> None:
+        """Make all rows the queue's own: in memory as far as there is room, the others in pages."""
+        queue: deque[_Part | Page] = deque()
+        for item in self._queue:
+            if isinstance(item, _Part) and item.lent:
+                self._own(queue, item)
+            else:
+                queue.append(item)
+        self._queue = queue
+
+    def save(self) -> list[Page]:
+        """The queue as pages, in their order; nothing is left in memory."""
+        queue: deque[_Part | Page] = deque()
+        parts: list[_Part] = []
+        for item in self._queue:
+            if isinstance(item, _Part):
+                parts.append(item)
+                continue
+            queue.extend(self._written(parts))
+            queue.append(item)
+            parts = []
+        queue.extend(self._written(parts))
+        self._queue = queue
+        return [item for item in queue if isinstance(item, Page)]
+
+    def restore(self, pages: Sequence[Page]) -> None:
+        """Take up what was saved. A short last page is filled up, not followed by another."""
+        self._queue.extend(pages)
+        self._rows += sum(page.rows for page in pages)
+        if pages and 2 * pages[-1].nbytes <= self._page:
+            self._queue.append(self._open(_page(self._queue.pop())))
+
+    def _add(self, rows: pa.RecordBatch, attempts: Indices | None, *, first: bool) -> None:
+        if rows.num_rows:
+            part = _Part(rows, np.zeros(rows.num_rows, np.int64) if attempts is None else attempts)
+            self._rows += rows.num_rows
+            (self._queue.appendleft if first else self._queue.append)(part)
+
+    def _first(self) -> _Part:
+        item = self._queue[0]
+        if isinstance(item, Page):
+            item = self._queue[0] = self._open(item)
+        return item
+
+    def _open(self, page: Page) -> _Part:
+        """The rows of a page where they lie; only their order is in memory."""
+        whole = read_page(self._store, page)
+        width = len(self._schema)
+        order = np.argsort(whole.column(width).to_numpy(), kind="stable")
+        attempts = whole.column(width + 1).to_numpy()[order]
+        rows = pa.RecordBatch.from_arrays(whole.columns[:width], schema=self._schema)
+        part = _Part(rows, attempts, _BESIDE * page.rows, order)
+        self._budget.charge(part.charged, "the order of rows that are queued")
+        self._held += part.charged
+        self._store.drop(page.name)
+        return part
+
+    def _own(self, queue: deque[_Part | Page], part: _Part) -> None:
+        """Append rows: in memory if there is room, else in pages, and what is in memory before them as well."""
+        size = part.rows.nbytes + _BESIDE * len(part)
+        if self._held + size <= self._memory and size <= self._budget.room // 2:
+            rows = part.rows
+            if rows.get_total_buffer_size() > 2 * rows.nbytes:
+                rows = rows.take(pa.array(np.arange(rows.num_rows)))
+            self._budget.charge(size, "rows that are queued")
+            self._held += size
+            queue.append(_Part(rows, part.attempts, size))
+            return
+        parts = deque([part])
+        while queue and isinstance(last := queue[-1], _Part) and last.order is None:
+            parts.appendleft(last)
+            queue.pop()
+        queue.extend(self._written(parts))
+
+    def _written(self, parts: Iterable[_Part]) -> Iterator[Page]:
+        """Parts as pages of bounded size."""
+        page: list[tuple[pa.RecordBatch, Indices]] = []
+        size = 0
+        for part in parts:
+            self._release(part)
+            widths = row_widths(part.rows, np.arange(part.rows.num_rows) if part.order is None else part.order)
+            for piece in cut(widths + _BESIDE, self._page):
+                needs = int(widths[piece].sum()) + _BESIDE * (piece.stop - piece.start)
+                if page and size + needs > self._page:
+                    yield self._write(page)
+                    page, size = [], 0
+                page.append(part.take(piece.stop - piece.start))
+                size += needs
+        if page:
+            yield self._write(page)
+
+    def _write(self, parts: Sequence[tuple[pa.RecordBatch, Indices]]) -> Page:
+        size = sum(rows.nbytes + _BESIDE * rows.num_rows for rows, _ in parts)
+        with self._budget.hold(2 * size, "a page of rows that are queued"):
+            rows = concat([rows for rows, _ in parts], self._schema)
+            extra = [np.arange(rows.num_rows), np.concatenate([attempts for _, attempts in parts])]
+            fields = [*self._schema, *(pa.field(name, pa.int64()) for name in ("__seq", "__attempts"))]
+            whole = pa.RecordBatch.from_arrays([*rows.columns, *map(pa.array, extra)], schema=pa.schema(fields))
+            order = page_order(hashes_of(whole), times_of(whole))
+            return write_page(self._store, self._port, whole.take(pa.array(order)), segment=self._segment)
+
+    def _release(self, part: _Part) -> None:
+        self._budget.release(part.charged)
+        self._held -= part.charged
+        part.charged = 0
+
+
+def _page(item: _Part | Page) -> Page:
+    assert isinstance(item, Page)
+    return item

@@ -1,0 +1,246 @@
+"""Load shedding: which rows are put aside under overload, and when they come again. Nothing is lost, nothing doubled.
+
+Overload is judged from the join's own rates, without a clock: a host says how often the table may be read in an epoch
+(`LookupJoin.quota`), and the last iteration told how many rows one read finishes. Rows that are put aside come again as
+if they arrived anew, once there is room.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from penstock.core.errors import ConfigError
+from penstock.core.rows import Indices
+
+Shed = Literal["none", "keep", "considering"]
+Judge = Literal["all", "alg2"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shedding:
+    """What becomes of rows that arrive faster than they can be answered.
+
+    - ``"none"``: they wait, in files if they outgrow memory; whoever feeds the flow is to slow down.
+    - ``"keep"``: some are put aside before they enter, each as likely as the other.
+    - ``"considering"``: all enter; the oldest that still wait, which need the rarest parts of the table, are put
+      aside. So the rows that are answered are those that share their reads, and more are. A method that has no queue
+      of rows that wait for parts of the table sheds as ``"keep"`` does.
+
+    In the source `keep` loses its rows; here all that is put aside is answered later, by every policy.
+
+    `position` says which waiting row chooses what is read while rows are shed: 1 the oldest, 0 the newest, or
+    ``"tune"`` to find the best. `to` is a folder elsewhere, a path or URI, for what is put aside; it is in the
+    checkpoint if not given. `judge` says what counts as finished by an iteration: all rows, or only those that were
+    not in the cache (``"alg2"``, as the source's listing has it, which sheds too early if many are).
+
+    >>> Shedding("considering", position=0.15).on
+    True
+    """
+
+    policy: Shed = "none"
+    position: float | Literal["tune"] = 0.15
+    to: str | None = None
+    judge: Judge = "all"
+    trial: int = 256
+    """A position is tried for so many reads before another is."""
+
+    def __post_init__(self) -> None:
+        if self.policy not in get_args(Shed):
+            raise ConfigError(
+                f"shed={self.policy!r} is not a way to shed load. Write 'considering', 'keep', or 'none' to let rows "
+                f"wait."
+            )
+        if self.judge not in get_args(Judge):
+            raise ConfigError(f"judge={self.judge!r} is not one of {', '.join(get_args(Judge))}.")
+        if self.position != "tune" and not (isinstance(self.position, int | float) and 0 <= self.position <= 1):
+            raise ConfigError(
+                f"position={self.position!r} is no place among the rows that wait. Write a number from 0, the newest, "
+                f"to 1, the oldest, or 'tune'."
+            )
+        if self.trial < 1:
+            raise ConfigError(f"trial={self.trial} tries nothing. Write a number of reads, 1 or more.")
+
+    @property
+    def on(self) -> bool:
+        """Whether rows may be put aside at all."""
+        return self.policy != "none"
+
+
+@dataclass(slots=True)
+class Load:
+    """How loaded a shard is: how many reads are left in this epoch, and what a read finishes.
+
+    >>> load = Load(Shedding("considering"), left=1)
+    >>> load.read(hits=60, finished=40)
+    >>> load.left = 1
+    >>> load.excess(queued=200, free=40), load.excess(queued=230, free=40)
+    (0, 30)
+    """
+
+    settings: Shedding
+    left: int | None = None
+    """Reads that are left in this epoch; None if there is no limit."""
+    served: int | None = None
+    """Rows that the last iteration finished, w; as many as may wait before the first."""
+    usual: float = 0.0
+    """The same on average over the last iterations."""
+    shedding: bool = False
+    tuner: Tuner | None = None
+
+    def __post_init__(self) -> None:
+        if self.settings.position == "tune" and self.tuner is None:
+            self.tuner = Tuner(trial=self.settings.trial)
+
+    @property
+    def may_read(self) -> bool:
+        """Whether the table may be read once more."""
+        return self.left is None or self.left > 0
+
+    @property
+    def position(self) -> float:
+        """Which waiting row chooses what is read: the oldest while nothing is shed."""
+        if not self.shedding or self.settings.policy != "considering":
+            return 1.0
+        return self.tuner.position if self.tuner is not None else float(self.settings.position)
+
+    def expect(self, slots: int) -> None:
+        """Before the first iteration: as many rows may wait."""
+        if self.served is None:
+            self.served = slots
+
+    def excess(self, queued: int, free: int) -> int:
+        """How many of the queued rows are too many: those that are left after this epoch, but for what a read serves.
+
+        With one read left these are the rows beyond 2w. Rows that find a free slot are not too many, however few
+        the last iteration finished.
+        """
+        if self.left is None:
+            return 0
+        return max(0, queued - (max(1, self.left) + 1) * max(self.served or 0, free))
+
+    def shed_now(self, excess: int) -> int:
+        """How many of them to put aside in this iteration: as many in each that is left."""
+        return -(-excess // max(1, self.left or 1))
+
+    def room(self, queued: int, free: int) -> int:
+        """How many rows that were put aside may come again now: up to 2w are queued then.
+
+        One read finishes far more rows than another. Lest what comes again after a good one is put aside after the
+        next, w is no more than usual here, unless nothing else is there to come.
+        """
+        served = max(self.served or 0, free)
+        if queued:
+            served = min(served, round(self.usual))
+        return max(1, 2 * served) - queued
+
+    def judged(self, excess: int, room: int) -> None:
+        """Rows are being shed as long as too many are queued, and then until there is room for them to come again."""
+        self.shedding = self.settings.on and (excess > 0 or (self.shedding and room <= 0))
+
+    def read(self, hits: int, finished: int) -> None:
+        """One more iteration is over: the cache answered so many rows since the last, the read finished so many."""
+        if self.left is not None:
+            self.left = max(0, self.left - 1)
+        self.served = finished if self.settings.judge == "alg2" else hits + finished
+        self.usual += (self.served - self.usual) / (_USUAL if self.usual else 1)
+        if self.shedding and self.tuner is not None:
+            self.tuner.saw(finished)
+
+    def to_json(self) -> dict[str, Any]:
+        """What the next epoch has to know."""
+        tuner = None if self.tuner is None else asdict(self.tuner)
+        return {"served": self.served, "usual": self.usual, "shedding": self.shedding, "tuner": tuner}
+
+    def restore(self, record: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.served = record.get("served")
+        self.usual = float(record.get("usual", 0.0))
+        self.shedding = bool(record.get("shedding", False))
+        if self.tuner is not None and record.get("tuner"):
+            self.tuner = Tuner(**{**record["tuner"], "trial": self.settings.trial})
+
+
+_USUAL = 16
+"""Iterations that the usual is an average of."""
+
+POSITIONS = (0.0, 0.15, 0.3, 0.45, 0.6, 0.8, 1.0)
+"""Where a tuner looks."""
+
+_START = 1
+_REMEMBERED = 64
+"""Trials that count: what is older fades, because streams change."""
+
+
+@dataclass(slots=True)
+class Tuner:
+    """Finds the position at which a read finishes the most rows, by climbing: it goes on from the best to its sides.
+
+    A position is held for a trial of reads, of which the first half does not count: what waits has to become what it
+    will be. How many rows a read finishes varies much more than positions differ, so all trials of a position count
+    together; the best is held as often as its two neighbours together.
+
+    >>> tuner = Tuner(trial=1)
+    >>> for _ in range(20):
+    ...     tuner.saw(round(1000 * (1 - (tuner.position - 0.4) ** 2)))
+    >>> tuner.best
+    0.45
+    """
+
+    trial: int = 256
+    at: int = _START
+    tried: list[float] = field(default_factory=lambda: [0.0] * len(POSITIONS))
+    """Reads that count at each position,"""
+    found: list[float] = field(default_factory=lambda: [0.0] * len(POSITIONS))
+    """and rows that they finished."""
+    reads: int = 0
+
+    @property
+    def position(self) -> float:
+        """Which row is to choose now."""
+        return POSITIONS[self.at]
+
+    @property
+    def best(self) -> float:
+        """The best position so far."""
+        return POSITIONS[self._best()]
+
+    def saw(self, finished: int) -> None:
+        """A read at the current position finished so many rows."""
+        self.reads += 1
+        if 2 * self.reads > self.trial:
+            self.tried[self.at] += 1
+            self.found[self.at] += finished
+        if self.reads >= self.trial:
+            self.reads = 0
+            fade = 1 - 1 / _REMEMBERED
+            self.tried = [reads * fade for reads in self.tried]
+            self.found = [rows * fade for rows in self.found]
+            self.at = self._next()
+
+    def _best(self) -> int:
+        means = [rows / reads if reads else -1.0 for rows, reads in zip(self.found, self.tried, strict=True)]
+        return max(range(len(POSITIONS)), key=means.__getitem__)
+
+    def _next(self) -> int:
+        best = self._best()
+        beside = [place for place in (best - 1, best + 1) if 0 <= place < len(POSITIONS)]
+        least = min(beside, key=self.tried.__getitem__)
+        return least if 2 * self.tried[least] < self.tried[best] else best
+
+
+def lottery(first: int, rows: int, count: int) -> Indices:
+    """Which `count` of `rows` rows to put aside, each as likely as the other; `first` is the number of the first.
+
+    It depends on nothing but their numbers.
+
+    >>> lottery(first=0, rows=4, count=4).tolist()
+    [0, 1, 2, 3]
+    """
+    numbers = np.arange(first, first + rows).astype(np.uint64)
+    mixed = numbers * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return np.sort(np.argsort(mixed ^ (mixed >> np.uint64(31)), kind="stable")[:count])
