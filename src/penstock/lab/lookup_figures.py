@@ -28,6 +28,7 @@ from penstock.lab.lookups import (
     Data,
     Growing,
     Looking,
+    Overloaded,
     Sharing,
 )
 from penstock.lab.measures import Measure
@@ -36,7 +37,7 @@ SCALE = 1 / 1000
 """100,000 rows for the source's 100 million."""
 SEEDS = 5
 
-MESH, HYBRID = Looking("mesh"), Looking("hybrid")
+MESH, HYBRID = Looking("mesh", of=100e6), Looking("hybrid", of=100e6)
 _X = 0.15
 """The cache's part of the memory."""
 _FAMILIES = ("MESHJOIN", "HYBRIDJOIN")
@@ -58,13 +59,13 @@ def sweep(label: str, name: str, *values: float, axis: Literal["linear", "log"] 
     return Sweep(label, values, lambda trial, value: replace(trial, **{name: value * unit}), axis)
 
 
-def times(name: str, x: float, value: float, reported: float, tolerance: float = 0.1) -> Check:
+def times(name: str, x: float, value: float, reported: float | None = None, tolerance: float = 0.1) -> Check:
     """So many times as many tuples per read with a front stage, within ten in a hundred."""
     return Check(
         f"C{name} at {x:g}",
         f"C{name} {value:g} × {name} at {x:g} (±{tolerance:.0%}).",
         shapes.part_of(f"C{name}", name, PER_READ, x, value * (1 - tolerance), value * (1 + tolerance)),
-        thesis={"part": reported},
+        thesis={} if reported is None else {"part": reported},
     )
 
 
@@ -142,6 +143,30 @@ def hump(series: str, measure: Measure, over: float = 0.0) -> Test:
     return test
 
 
+def near_flat(series: str, measure: Measure, since: float, factor: float) -> Test:
+    """From x = `since` on, the most is no more than `factor` times the least."""
+
+    def test(table: Table) -> Finding:
+        curve = table.curve(series, measure)
+        some = curve.mean[curve.x >= since]
+        least, most = float(some.min()), float(some.max())
+        return Finding(most <= factor * least, {"least": least, "most": most, "times": most / least})
+
+    return test
+
+
+def part_grows(series: str, other: str, measure: Measure) -> Test:
+    """At each x it is more times the other than at the x before."""
+
+    def test(table: Table) -> Finding:
+        curve = table.curve(series, measure)
+        parts = curve.mean / table.curve(other, measure).mean
+        shown = {f"times at {x:g}": float(part) for x, part in zip(curve.x[:-1], parts[:-1], strict=True)}
+        return Finding(bool((np.diff(parts) > 0).all()), {**shown, "times at last": float(parts[-1])})
+
+    return test
+
+
 def close(labels: Sequence[str], measure: Measure, to: Measure, tolerance: float) -> Test:
     """For all series and x, one measure is the other but for a tolerance."""
 
@@ -168,8 +193,8 @@ def recovers(series: str, control: str, part: float) -> Test:
 
 
 _MEMORY = sweep("memory M [% of R]", "memory", 1, 3, 10)
+_LITTLE_AND_MUCH = sweep("memory M [% of R]", "memory", 1, 10)
 _TABLE = sweep("table |R| [M rows]", "rows", 20, 60, 100, unit=1e6)
-_SAME_MEMORY = {"of": 100e6}
 _GAP = (
     "The source's 6.5 and 4 are beyond what an I/O model allows (G = 3.9 and 2.5 for 100 M rows), and the ideal gain "
     "grows with |R|: at 100,000 rows it is less."
@@ -191,7 +216,7 @@ def ahead_everywhere(measure: Measure = RATE, names: Sequence[str] = _FAMILIES) 
 
 def over_memory(data: Data, rows: float) -> tuple[Series, ...]:
     """The four joins on other data."""
-    return four(data=data, rows=rows)
+    return four(data=data, rows=rows, of=rows)
 
 
 EXPERIMENTS: tuple[Experiment, ...] = (
@@ -218,7 +243,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         id="lookup-5b",
         title="Service rate over the size of the table, M 1.12 GB",
-        series=four(**_SAME_MEMORY),
+        series=four(),
         x=_TABLE,
         measures=(*_BOTH, GAIN),
         expected=(
@@ -266,8 +291,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         x=sweep("exponent of Zipf's law", "exponent", 0, 0.5, 1),
         measures=(PER_READ, HIT, RATE, WALL),
         expected=(
-            times("HYBRIDJOIN", 0, 0.86, np.nan),
-            times("HYBRIDJOIN", 0.5, 0.95, np.nan),
+            times("HYBRIDJOIN", 0, 0.86),
+            times("HYBRIDJOIN", 0.5, 0.95),
             times("HYBRIDJOIN", 1, 2.39, 2.8),
             times("MESHJOIN", 1, 2.32, 6.5),
             Check(
@@ -292,10 +317,10 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         title="TPC-H-like orders and customers over memory",
         series=(
             *over_memory("tpch", 20e6),
-            Series("MESHJOIN, even", replace(MESH, data="even orders", rows=20e6)),
-            Series("CMESHJOIN, even", replace(MESH, data="even orders", rows=20e6, cache=_X)),
+            Series("MESHJOIN, even", replace(MESH, data="even orders", rows=20e6, of=20e6)),
+            Series("CMESHJOIN, even", replace(MESH, data="even orders", rows=20e6, of=20e6, cache=_X)),
         ),
-        x=_MEMORY,
+        x=_LITTLE_AND_MUCH,
         measures=(*_BOTH, GAIN),
         expected=(
             reported("MESHJOIN", 1, 3.7),
@@ -317,7 +342,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         id="lookup-5f",
         title="Cloud reports (a stand-in) over memory",
         series=over_memory("lon", 20e6),
-        x=_MEMORY,
+        x=_LITTLE_AND_MUCH,
         measures=(*_BOTH, GAIN),
         expected=ahead_everywhere(),
         scale=5 * SCALE,
@@ -366,7 +391,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         id="lookup-6",
         title="Processing time over the size of the table",
-        series=four(**_SAME_MEMORY),
+        series=four(),
         x=_TABLE,
         measures=(PROCESSING, WALL),
         expected=(
@@ -388,6 +413,78 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         seeds=SEEDS,
         streams="Zipf stream of exponent 1, 1.12 GB of memory",
         remark="Seconds of the virtual clock, from when a tuple is taken until it is answered, without idle time.",
+    ),
+    Experiment(
+        id="lookup-7",
+        title="Which waiting row chooses what is read while rows are shed",
+        series=(
+            Series("HYBRIDJOIN", Overloaded("hybrid", memory=5, partition=250e3, load=4)),
+            Series("CHYBRIDJOIN", Overloaded("hybrid", memory=5, partition=250e3, load=4, cache=_X)),
+        ),
+        x=sweep("place in the queue, 0 the newest", "position", 0, 0.15, 0.3, 0.5, 0.75, 1),
+        measures=_BOTH,
+        expected=(
+            Check(
+                "hump without cache",
+                "A hump without a front stage (5 % over both ends).",
+                hump("HYBRIDJOIN", PER_READ, 0.05),
+            ),
+            Check(
+                "near-flat with it",
+                "Near-flat with one, but for the newest: from 15 % on within 10 %.",
+                near_flat("CHYBRIDJOIN", PER_READ, 0.15, 1.1),
+            ),
+            Check(
+                "best at 15 %",
+                "Best at 15 %.",
+                highest_between("CHYBRIDJOIN", PER_READ, 0.15, 0.15),
+                thesis={"most at": 0.15},
+            ),
+        ),
+        scale=SCALE / 10,
+        seeds=SEEDS,
+        streams="Zipf stream of exponent 1 over a table of 100 M rows, M 5 %, 400 partitions, 4 times what is finished",
+        remark="The source's best place, 15 %, is not the best in the spec's own simulation either: the cache absorbs "
+        "the frequent keys that make the place matter.",
+    ),
+    Experiment(
+        id="lookup-8",
+        title="Service rate under overload",
+        series=(
+            Series("considering, tuned", Overloaded("hybrid", cache=_X, partition=1e6)),
+            Series("considering, oldest", Overloaded("hybrid", cache=_X, partition=1e6, position=1)),
+            Series("keep", Overloaded("hybrid", cache=_X, partition=1e6, policy="keep")),
+            Series("no shedding", Overloaded("hybrid", cache=_X, partition=1e6, policy="none")),
+        ),
+        x=sweep("arrivals / service rate without shedding", "load", 1.3, 2.6, 5.2),
+        measures=_BOTH,
+        expected=(
+            Check(
+                "gain grows with overload",
+                "What considering gains over keep grows with overload (1.08, 1.88, 3.13 simulated).",
+                part_grows("considering, oldest", "keep", RATE),
+                thesis={"times at last": 3.1},
+            ),
+            Check(
+                "three times keep",
+                "3.13 × keep at 5.2 times the load (±15 %).",
+                shapes.part_of("considering, oldest", "keep", PER_READ, 5.2, 2.66, 3.6),
+                thesis={"part": 3.1},
+            ),
+            Check("rises", "Service rate rises under shedding.", shapes.rises("considering, oldest", RATE)),
+            Check(
+                "tuned ahead",
+                "Tuned (15 %) ahead of untuned.",
+                shapes.part_of("considering, tuned", "considering, oldest", RATE, 5.2, 1.0, np.inf),
+                thesis={"part": 1.33},
+            ),
+        ),
+        scale=SCALE / 5,
+        seeds=SEEDS,
+        streams="Zipf stream of exponent 1 over a table of 100 M rows, M 10 %, 100 partitions, one read per arrival",
+        remark="In the source keep loses its tuples; here what is put aside comes again. What it takes to write it is "
+        "not charged, so disk and network are not told apart. The 33 % of tuning are not there in the spec's own "
+        "simulation either: at M 10 % with a cache the oldest was ahead of 15 % by 1 to 5 %.",
     ),
     Experiment(
         id="lookup-9a",
@@ -422,14 +519,14 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         id="lookup-9b",
         title="The threshold of the front stage",
         series=(Series("CMESHJOIN", replace(MESH, cache=_X, adaptive=False)),),
-        x=Sweep("threshold", (40, 20, 15, 10, 5, 1), lambda trial, value: replace(trial, threshold=int(value))),
+        x=Sweep("threshold", (40, 20, 10, 1), lambda trial, value: replace(trial, threshold=int(value))),
         measures=(FRONT_RATE, HIT, WALL),
         expected=(
             Check("rises", "Front-stage rate rises as the threshold falls.", shapes.rises("CMESHJOIN", FRONT_RATE)),
             Check(
                 "plateau",
                 "A plateau once the cache is full (10 to 1).",
-                shapes.within_points("CMESHJOIN", HIT, (0.469, 0.553, 0.587, 0.641, 0.641, 0.641), 0.05),
+                shapes.within_points("CMESHJOIN", HIT, (0.469, 0.553, 0.641, 0.641), 0.05),
             ),
         ),
         scale=SCALE,
@@ -440,7 +537,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         id="lookup-9c",
         title="The size of the disk buffer",
         series=(Series("CMESHJOIN", replace(MESH, cache=_X, shrunk=False)),),
-        x=sweep("disk buffer b [rows]", "partition", 34, 102, 340, 1020, 3400, 6800, axis="log"),
+        x=sweep("disk buffer b [rows]", "partition", 102, 340, 1020, 3400, 6800, axis="log"),
         measures=(BACK_RATE, MODEL, WALL),
         expected=(Check("hump", "A hump.", hump("CMESHJOIN", BACK_RATE, 0.05)),),
         scale=SCALE,
@@ -497,7 +594,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         id="lookup-9f",
         title="Cost models against measurement",
-        series=(*four(**_SAME_MEMORY), *_INLJ),
+        series=(*four(), *_INLJ),
         x=_TABLE,
         measures=(RATE, MODEL, WALL),
         expected=(

@@ -101,7 +101,8 @@ def simulate_lookup(
 ) -> LookupRecording:
     """Run `config` over a stream of columns `STREAM`, `batch` rows at a time, to the end of the stream.
 
-    Rows that still wait then stay where they are. With `arrivals`, a batch is taken when its last row is there.
+    Rows that still wait then stay where they are. With `arrivals`, a batch is taken when its last row is there. With a
+    quota, the table may be read so many times for each batch.
 
     >>> from penstock.operators.lookup import HybridJoin, Stages
     >>> from penstock.storage.tables import ArrowTable
@@ -148,6 +149,8 @@ class LookupSimulation:
             if arrivals is not None:
                 self._clock.wait_until(float(arrivals[begin + some.num_rows - 1]))
             self._loaded.append(np.full(some.num_rows, self._clock.busy))
+            if self._config.quota is not None:
+                self._logic.grant(self._config.quota)
             self._take(self._logic.rows(0, some))
             self._path.append(self._done())
 

@@ -23,7 +23,8 @@ from penstock.lab.lookup_simulation import LookupMachine, LookupRecording, Looku
 from penstock.lab.measures import Measure, Point
 from penstock.lab.simulation import Watch
 from penstock.lab.statistics import warm_up
-from penstock.operators.lookup import Front, HybridJoin, Inlj, LookupJoin, MeshJoin, Stages
+from penstock.operators.lookup import Front, HybridJoin, Inlj, LookupJoin, MeshJoin, Shedding, Stages
+from penstock.operators.lookup.shedding import Shed
 from penstock.planner.lookup_costs import (
     Cycle,
     Operations,
@@ -63,7 +64,7 @@ REQUEST = 0.001
 
 _CODE = ("core", "kernels", "operators/lookup", "planner/lookup_costs.py", "planner/skew.py", "storage", "workloads")
 
-_CYCLES = {"mesh": (2.4, 3.0), "hybrid": (6.0, 3.5), "inlj": (1.0, 5.0)}
+_CYCLES = {"mesh": (2.2, 2.5), "hybrid": (4.0, 2.6), "inlj": (1.0, 4.0)}
 """Over how many times the rows that may wait a run goes, without a cache and with one, where only misses count."""
 _STEPS = 200
 """Rows are handed over in so many batches."""
@@ -150,6 +151,37 @@ class Sharing(Looking):
 
     def __str__(self) -> str:
         return f"{self.family}, {self.iterations} iterations"
+
+
+@dataclass(frozen=True, slots=True)
+class Overloaded(Looking):
+    """The same join when `load` times as many tuples arrive in an iteration as it would finish without shedding.
+
+    Each time so many arrive the table may be read once. `position` says which waiting row chooses what is read while
+    rows are shed: 0 the newest, 1 the oldest.
+    """
+
+    load: float = 2.0
+    policy: Shed = "considering"
+    position: float = 0.15
+
+    def point(self, scale: float, seed: int, watch: Watch) -> Point:
+        """What a read finishes once the queue has been filled and the table been gone over twice."""
+        plan = self.plan(scale)
+        arrive = max(1, round(self.load * plan.cycle().per_read))
+        partitions = plan.sizes.partitions(plan.setting.partition_rows)
+        warm = 2 * partitions + 3 * plan.slots // max(1, round(arrive * (1 - plan.ideal)))
+        stream = plan.stream(seed, arrive * (warm + 3 * partitions))
+        shed = Shedding(self.policy, self.position)
+        begin = time.perf_counter()
+        run = simulate_lookup(replace(plan.join(), quota=1, shed=shed), stream, plan.machine, arrive)
+        seconds = time.perf_counter() - begin
+        done = run.since(warm)
+        measured = {PER_READ: done.per_read / scale, RATE: done.rate / plan.factor, HIT: done.hit_share}
+        return totals({**measured, WALL: stream.num_rows / seconds})
+
+    def __str__(self) -> str:
+        return f"{self.family} (cache {self.cache:g}), {self.policy} at {self.position:g}, load {self.load:g}"
 
 
 @dataclass(frozen=True, slots=True)
