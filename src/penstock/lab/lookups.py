@@ -383,7 +383,8 @@ class Plan:
         if family == "inlj":
             return 1 / (1 - self.ideal)
         waiting = mesh_waiting if family == "mesh" else hybrid_waiting
-        return self.slots / waiting(self.sizes, replace(self.setting, cache=0.0)) / (1 - self.ideal)
+        without = max(1, waiting(self.sizes, replace(self.setting, cache=0.0)))
+        return self.slots / without / (1 - self.ideal)
 
 
 @lru_cache(maxsize=2)
