@@ -11,9 +11,9 @@ import pytest
 
 from penstock.core.rows import hashes_of
 from penstock.kernels.hashing import hash_keys
-from penstock.lab import shapes
+from penstock.lab import chapter6, shapes
 from penstock.lab.arrivals import DONE, TOTALS, PairMachine, measure_history, simulate_arrivals
-from penstock.lab.catalog import HEADINGS, find
+from penstock.lab.catalog import find
 from penstock.lab.chapter6 import HASH, MESHJOIN, RANGE
 from penstock.lab.experiments import OverTime
 from penstock.lab.measures import BUFFERED, DELAY, DISK, PATHS, Point
@@ -26,7 +26,7 @@ from penstock.workloads.traces import COLUMNS
 from tests.lab.test_experiments import table
 
 FIGURES = [f"6.{number}" for number in range(5, 14)]
-EXPERIMENTS = {each.id: each for each in HEADINGS["Lookup joins"]}
+EXPERIMENTS = {each.id: each for each in chapter6.EXPERIMENTS}
 FREE = DiskModel(latency=0, seek=0, bandwidth=1e12)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from penstock.core.errors import ConfigError
-from penstock.lab import chapter3, chapter5, chapter6, window6, window7, window8
+from penstock.lab import chapter3, chapter5, chapter6, lookup_figures, window6, window7, window8
 from penstock.lab.experiments import Experiment
 
 HEADINGS = {
     "Exact window joins": (*chapter3.EXPERIMENTS, *chapter5.EXPERIMENTS),
-    "Lookup joins": chapter6.EXPERIMENTS,
     "Window queries": (*window6.EXPERIMENTS, *window7.EXPERIMENTS, *window8.EXPERIMENTS),
+    "Lookup joins": (*chapter6.EXPERIMENTS, *lookup_figures.EXPERIMENTS),
 }
 """By source, in its order."""
 
@@ -20,12 +20,14 @@ EXPERIMENTS = {each.id: each for some in HEADINGS.values() for each in some}
 
 
 def find(name: str) -> tuple[Experiment, ...]:
-    """The experiment with this id; or those of a chapter, of all of window queries, or all.
+    """The experiment with this id; or those of a chapter, of all of window queries or lookup joins, or all.
 
     >>> [each.id for each in find("fig-3.6a")], len(find("5")) < len(find("all"))
     (['3.6a'], True)
     >>> find("3.6")[0].id, find("window-6")[0].id
     ('3.6a', 'window-6-8')
+    >>> [each.id for each in find("lookup-9")][0]
+    'lookup-9a'
     """
     plain = name.strip().lower().removeprefix("figure").removeprefix("fig").lstrip("-. ")
     if plain == "all":
@@ -40,7 +42,7 @@ def find(name: str) -> tuple[Experiment, ...]:
 
 def _names(experiment: Experiment) -> tuple[str, ...]:
     """What it is found by besides its own id: its chapter, the figure it is a part of, its source."""
-    return experiment.chapter, experiment.id.rstrip("abc"), experiment.id.partition("-")[0]
+    return experiment.chapter, experiment.id.rstrip("abcdefg"), experiment.id.partition("-")[0]
 
 
 def _unknown(name: str, plain: str) -> ConfigError:

@@ -13,9 +13,7 @@ import numpy as np
 from penstock.core.delays import Seconds
 from penstock.lab.measures import Measure, Point, Trial
 from penstock.lab.setups import Setup
-
-_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-"""Two-sided 95 % quantiles of Student's t for 1, 2, … degrees of freedom; 1.96 is close enough beyond."""
+from penstock.lab.statistics import student
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +175,17 @@ class Experiment:
 def caption(name: str) -> str:
     """What an experiment of this id is in its source.
 
-    >>> caption("3.4"), caption("window-6-10"), caption("window-t6-2")
-    ('Fig 3.4', 'Window queries, Fig 6-10', 'Window queries, Table 6-2')
+    >>> caption("3.4"), caption("window-6-10"), caption("window-t6-2"), caption("lookup-5a")
+    ('Fig 3.4', 'Window queries, Fig 6-10', 'Window queries, Table 6-2', 'Lookup joins, Fig 5a')
     """
-    number = name.removeprefix("window-")
+    source, _, number = name.partition("-")
+    if source not in _SOURCES:
+        return f"Fig {name}"
     figure = f"Table {number[1:]}" if number.startswith("t") else f"Fig {number}"
-    return figure if number == name else f"Window queries, {figure}"
+    return f"{_SOURCES[source]}, {figure}"
+
+
+_SOURCES = {"window": "Window queries", "lookup": "Lookup joins"}
 
 
 def _over_seeds(x: Seconds, values: Seconds) -> Curve:
@@ -191,5 +194,4 @@ def _over_seeds(x: Seconds, values: Seconds) -> Curve:
     mean = values.mean(axis=0)
     if count == 1:
         return Curve(x, mean, np.full(x.size, np.nan))
-    quantile = _STUDENT[count - 2] if count - 2 < len(_STUDENT) else 1.96
-    return Curve(x, mean, quantile * values.std(axis=0, ddof=1) / np.sqrt(count))
+    return Curve(x, mean, student(count - 1) * values.std(axis=0, ddof=1) / np.sqrt(count))

@@ -101,7 +101,8 @@ def simulate_lookup(
 ) -> LookupRecording:
     """Run `config` over a stream of columns `STREAM`, `batch` rows at a time, to the end of the stream.
 
-    Rows that still wait then stay where they are. With `arrivals`, a batch is taken when its last row is there.
+    Rows that still wait then stay where they are. With `arrivals`, a batch is taken when its last row is there. With a
+    quota, the table may be read so many times for each batch.
 
     >>> from penstock.operators.lookup import HybridJoin, Stages
     >>> from penstock.storage.tables import ArrowTable
@@ -114,42 +115,72 @@ def simulate_lookup(
     >>> run.since(20).per_read > 80
     True
     """
-    return _Simulation(config, machine).run(stream, batch, arrivals)
+    simulation = LookupSimulation(config, machine)
+    simulation.feed(stream, batch, arrivals)
+    return simulation.recording()
 
 
-class _Simulation:
+class LookupSimulation:
+    """A join at work in virtual time: streams are fed to it one after the other, and the table may be another then."""
+
     def __init__(self, config: LookupJoin, machine: LookupMachine) -> None:
+        self._config = config
+        self._machine = machine
         self._clock = VirtualClock()
-        source = SimulatedTable(config.table, machine.disk, self._clock, machine.row_bytes, machine.request)
-        store = MemoryPages(Budget(_AMPLE))
-        self._logic = LookupLogic(replace(config, table=source), ROWS, store, Budget(_AMPLE), State())
-        assert isinstance(self._logic.desk.table, OpenSimulatedTable)
-        self._table = self._logic.desk.table
-        self._operations = machine.operations
-        self._looks_up = isinstance(config.stages.back, Inlj)
+        self._store = MemoryPages(Budget(_AMPLE))
+        self._logic = self._begin(State())
         self._charged = 0.0
+        self._before = (0, 0, 0)
+        self._results = 0
+        self._first = 0
+        self._loaded: list[Seconds] = []
+        self._path: list[tuple[int, int, int, float]] = []
         self._ids: list[npt.NDArray[np.int64]] = []
         self._emitted: list[Seconds] = []
 
-    def run(self, stream: pa.Table, batch: int, arrivals: Seconds | None) -> LookupRecording:
+    def feed(self, stream: pa.Table, batch: int = 256, arrivals: Seconds | None = None) -> None:
+        """Hand a stream over; its ids go on where those of the one before ended."""
         timed = stream.append_column(TIME, as_times(stream.column("t")))
         rows = ROWS.enter(timed, hash_keys([stream.column("key").combine_chunks()]))
-        first = int(stream.column("id")[0].as_py()) if stream.num_rows else 0
-        loaded, path = np.zeros(rows.num_rows), []
+        if not self._path and rows.num_rows:
+            self._first = int(stream.column("id")[0].as_py())
         for begin in range(0, rows.num_rows, batch):
             some = rows.slice(begin, batch)
             if arrivals is not None:
                 self._clock.wait_until(float(arrivals[begin + some.num_rows - 1]))
-            loaded[begin : begin + some.num_rows] = self._clock.busy
+            self._loaded.append(np.full(some.num_rows, self._clock.busy))
+            if self._config.quota is not None:
+                self._logic.grant(self._config.quota)
             self._take(self._logic.rows(0, some))
-            path.append(self._done())
-        ids = np.concatenate([np.empty(0, np.int64), *self._ids]) - first
+            self._path.append(self._done())
+
+    def renew(self) -> None:
+        """The table has another version: go on with it, in the state that a new epoch would have."""
+        self._before = self._done()[:3]
+        self._charged = 0.0
+        self._results = 0
+        self._logic = self._begin(self._logic.state())
+
+    def recording(self) -> LookupRecording:
+        """What was done so far."""
+        loaded = np.concatenate([np.empty(0), *self._loaded])
+        ids = np.concatenate([np.empty(0, np.int64), *self._ids]) - self._first
         emitted = np.concatenate([np.empty(0), *self._emitted])
-        whole, parts = np.array([step[:3] for step in path], np.int64).T, np.array([step[3] for step in path])
-        return LookupRecording(LookupPath(whole[0], whole[1], whole[2], parts), ids, emitted - loaded[ids])
+        whole = np.array([step[:3] for step in self._path], np.int64).reshape(-1, 3).T
+        path = LookupPath(whole[0], whole[1], whole[2], np.array([step[3] for step in self._path]))
+        return LookupRecording(path, ids, emitted - loaded[ids])
+
+    def _begin(self, state: State) -> LookupLogic:
+        config, machine = self._config, self._machine
+        source = SimulatedTable(config.table, machine.disk, self._clock, machine.row_bytes, machine.request)
+        logic = LookupLogic(replace(config, table=source), ROWS, self._store, Budget(_AMPLE), state)
+        assert isinstance(logic.desk.table, OpenSimulatedTable)
+        self._table = logic.desk.table
+        return logic
 
     def _take(self, outs: Iterator[Out]) -> None:
         for out in outs:
+            self._results += out.rows.num_rows
             self._charge()
             self._ids.append(out.rows.column("id").to_numpy().astype(np.int64))
             self._emitted.append(np.full(out.rows.num_rows, self._clock.busy))
@@ -157,16 +188,19 @@ class _Simulation:
 
     def _done(self) -> tuple[int, int, int, float]:
         stats, hits = self._logic.desk.stats, self._hits()
-        return stats.finished + hits, hits, stats.reads, self._clock.busy
+        finished, answered, reads = self._before
+        return finished + stats.finished + hits, answered + hits, reads + stats.reads, self._clock.busy
 
     def _hits(self) -> int:
         return 0 if self._logic.front is None else self._logic.front.stats.hits
 
     def _charge(self) -> None:
         """What the operations so far take, but for what was charged already."""
-        cpu, scanned = self._operations, self._table.reads.rows
-        back = cpu.read + cpu.output if self._looks_up else cpu.back
+        cpu, scanned = self._machine.operations, self._table.reads.rows
+        looks_up = isinstance(self._config.stages.back, Inlj)
+        back = cpu.read if looks_up else cpu.back - cpu.output
         tried = cpu.probe + (0.0 if self._logic.front is None else cpu.count)
-        total = self._hits() * cpu.front + self._logic.desk.stats.finished * back + scanned * tried
+        rows = self._hits() * (cpu.front - cpu.output) + self._logic.desk.stats.finished * back
+        total = rows + self._results * cpu.output + scanned * tried
         self._clock.work(total - self._charged)
         self._charged = total

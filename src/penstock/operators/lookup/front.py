@@ -133,6 +133,11 @@ class FrontStage:
         live = [block.rows.take(pa.array(np.flatnonzero(block.by_row(block.alive)))) for block in self._blocks]
         return pa.Table.from_batches(live, self.schema)
 
+    def asked_for(self, misses: int) -> int:
+        """Of how many rows about so many are missed, as things have gone so far."""
+        hits = self.stats.hits
+        return misses + misses * hits // max(1, self.stats.misses)
+
     def probe(self, rows: pa.RecordBatch) -> Generator[Out, None, Mask]:
         """Answer for the rows whose key is cached; which those are comes back."""
         hit = np.zeros(rows.num_rows, np.bool_)

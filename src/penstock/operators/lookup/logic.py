@@ -253,7 +253,7 @@ class LookupLogic:
     def _let_in(self) -> Iterator[Out]:
         """Answer what is cached and let others wait, until no more may or no more are there."""
         while len(self.inbox) and (free := self.back.free(self.inbox.peek())) > 0:
-            rows, attempts = self.inbox.take(max(free, _LEAST if self.front is not None else 1))
+            rows, attempts = self.inbox.take(free if self.front is None else max(_LEAST, self.front.asked_for(free)))
             rows, attempts = yield from self._misses(rows, attempts)
             self.inbox.lend_first(rows.slice(free), attempts[free:])
             rows = rows.slice(0, free)

@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.master import Changes, MasterTable, TableSize, TableSource
+from penstock.core.master import Changes, MasterTable, TableSize, TableSource, layout_of
 from penstock.core.rows import Hashes, Indices, hashes_of
 from penstock.storage.simulated import DiskModel, VirtualClock
 
@@ -103,6 +103,7 @@ class OpenSimulatedTable:
         self.unique = table.unique
         self.clustered = table.clustered
         self.version = table.version
+        self.layout = layout_of(table)
         self.size = TableSize(table.size.rows, round(table.size.rows * self._row))
         self.reads = TableReads()
         counts = [table.scan(partition).num_rows for partition in range(table.partitions)]
