@@ -23,7 +23,7 @@ test: lint types
 	$(BIN)/penstock doctor --quiet
 	$(BIN)/coverage erase
 	@echo "Tests that need no Spark run beside those that do; what they print comes last."
-	@COVERAGE_FILE=.coverage.local $(BIN)/pytest -m "not spark and not deep" --cov --cov-report= --durations=10 \
+	@COVERAGE_FILE=.coverage.local $(BIN)/pytest -n 2 -m "not spark and not deep" --cov --cov-report= --durations=10 \
 	  > .local.log 2>&1 & local=$$!; \
 	COVERAGE_FILE=.coverage.spark $(BIN)/pytest -m "spark and not deep" --cov --cov-report= --durations=10; spark=$$?; \
 	wait $$local; local=$$?; cat .local.log; \

@@ -79,7 +79,7 @@ def test_every_method_equals_its_definition(method):
     """000-09, 000-16, 000-20."""
 
     @given(cases(methods=STRATEGIES[method]))
-    @examples(0.25)
+    @examples(0.32)
     def on(case):
         check(case)
 

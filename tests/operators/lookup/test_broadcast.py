@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from penstock.core.errors import BudgetError
 from penstock.operators.lookup import Broadcast, Stages, lookup_method_name
 from tests.operators.lookup.cases import Shard, backs, cases, numbered, run
+from tests.streams import examples
 
 
+@examples(0.3)
 @given(cases(methods=st.builds(Stages, back=backs(Broadcast))))
 def test_a_table_in_memory_gives_what_the_definition_says(case):
     assert run(case).results == case.expected()

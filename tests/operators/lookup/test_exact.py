@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.operators.lookup import Stages
 from tests.operators.lookup.cases import Case, Run, backs, cases, fronts, run
+from tests.streams import examples
 
 
 @given(cases())
@@ -19,6 +20,7 @@ def test_a_lookup_join_equals_its_definition(case: Case):
     assert all(logic.tally().deferred == 0 for logic in at_work.logics)
 
 
+@examples(0.3)
 @given(cases(), st.lists(st.builds(Stages, back=backs(), front=fronts()), min_size=6, max_size=6))
 def test_another_method_may_go_on_with_what_waits(case: Case, methods: list[Stages]):
     at_work = Run(case.config, case.memory)

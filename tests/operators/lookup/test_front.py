@@ -20,6 +20,7 @@ from penstock.operators.lookup.logic import LookupLogic
 from penstock.storage.tables.arrow import ArrowTable, OpenArrowTable
 from tests.operators.lookup.cases import Case, Shard, backs, cases, fronts, numbered, run, skewed
 from tests.oracle.cache import Reference
+from tests.streams import examples
 
 BACKS = [Inlj(batch=20), MeshJoin(slots=60), HybridJoin(slots=60)]
 
@@ -38,6 +39,7 @@ def test_one_front_stage_goes_before_three_back_ends(back, copies):
     assert join.logic.front.rows <= 30
 
 
+@examples(0.3)
 @given(cases(st.builds(Stages, back=backs(MeshJoin, HybridJoin), front=fronts())))
 def test_rows_that_get_in_and_leave_neither_lose_nor_double_results(case: Case):
     """F08, F09."""
@@ -126,6 +128,7 @@ def test_a_trace_by_hand(policy, held):
     assert frequencies(offered(policy, 3, trace, halve=3)) == held == reference.held
 
 
+@examples(0.3)
 @given(
     st.sampled_from(["strict", "paper", "decay"]),
     st.integers(1, 5),
@@ -148,6 +151,7 @@ def test_one_by_one_the_victim_is_always_the_least_frequent(policy, slots, event
     assert join.logic.front.stats.evictions == len(reference.evicted)
 
 
+@examples(0.3)
 @given(st.sampled_from(["strict", "paper"]), st.integers(1, 6), st.permutations(range(12)), st.integers(1, 12))
 def test_many_at_once_stay_as_if_they_came_one_by_one(policy, slots, keys, batch):
     offers = [(key, 1 + key) for key in keys]

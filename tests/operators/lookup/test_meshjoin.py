@@ -15,6 +15,7 @@ from penstock.operators.lookup import MeshJoin, Stages
 from penstock.operators.lookup.back import Desk
 from penstock.storage.tables.arrow import ArrowTable, OpenArrowTable
 from tests.operators.lookup.cases import Case, Shard, backs, cases, numbered, run
+from tests.streams import examples
 
 TABLE = numbered(60, 10)
 """Six partitions."""
@@ -65,6 +66,7 @@ def test_a_row_leaves_after_as_many_reads_as_there_are_partitions(monkeypatch):
         assert join.finished == max(0, len(scans) - 5)
 
 
+@examples(0.3)
 @given(st.lists(st.integers(0, 9), max_size=12))
 def test_bursts_and_silence_give_the_batch_join_and_the_end_takes_one_round(bursts):
     """F02."""
@@ -108,6 +110,7 @@ def test_a_table_that_becomes_shorter_lets_rows_go_that_wait_for_what_is_gone(mo
     assert all((4 + before - 1, partition) in met for partition in range(after))
 
 
+@examples(0.3)
 @given(cases(st.builds(Stages, back=backs(MeshJoin), front=st.none())))
 def test_both_equal_their_definition(case: Case):
     """F01, F03."""

@@ -13,8 +13,10 @@ from penstock.operators.lookup import Front, Inlj, PartitionBased, Ssij, Stages,
 from penstock.operators.lookup.segments import keep_by_utility
 from tests.operators.lookup.cases import Case, Shard, backs, cases, numbered, run, skewed
 from tests.operators.lookup.test_partitioned import ranges
+from tests.streams import examples
 
 
+@examples(0.3)
 @given(cases(st.builds(Stages, back=backs(Ssij, PartitionBased), front=st.none())))
 def test_both_equal_their_definition(case: Case):
     at_work = run(case)
@@ -79,6 +81,7 @@ def test_rows_answered_from_memory_count_for_the_wait_of_others_and_so_do_those_
     assert join.rows([7]).finished == 8
 
 
+@examples(0.3)
 @given(st.lists(st.integers(0, 39), max_size=60), st.integers(0, 12))
 def test_no_row_waits_for_more_than_max_wait_others(keys, most):
     join = Shard(ranges(40, 10), Stages(PartitionBased(area=100, max_wait=most, cache_pages=1)))

@@ -19,6 +19,7 @@ from penstock.operators.lookup.segments import Segments
 from penstock.storage.tables.arrow import ArrowTable, OpenArrowTable
 from tests.operators.lookup.cases import TABLE, Case, Shard, cases, numbered, partitioned, run, skewed
 from tests.oracle.partitioned import Reference
+from tests.streams import examples
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ def test_both_kinds_of_partitions_give_the_batch_join(table, how):
     assert join.end().results == join.expected
 
 
+@examples(0.3)
 @given(cases(st.builds(Stages, back=partitioned(), front=st.none())))
 def test_the_partitioned_join_equals_its_definition(case: Case):
     at_work = run(case)
@@ -149,6 +151,7 @@ def test_blocks_are_joined_above_the_high_mark_and_rows_again_below_the_low_one(
     assert log[3:] == [("join", 0, n) for n in (1, 2, 2, 2, 1, 1)]
 
 
+@examples(0.3)
 @given(
     partitioned(),
     st.lists(st.lists(st.integers(0, 7), max_size=25), max_size=6),
@@ -174,6 +177,7 @@ def test_every_event_is_that_of_the_algorithm_row_by_row(settings, batches, wait
 # 000-33: the frequency cache
 
 
+@examples(0.3)
 @given(st.lists(st.integers(0, 4), max_size=100), st.sampled_from([0.0, 0.3, 0.9, 1.0]), st.integers(1, 12))
 def test_the_recurrence_of_frequencies_is_its_closed_form(rows, alpha, every):
     """C after e epochs = Σ_j α^(e-j+1) c_j, and what came since."""
@@ -191,6 +195,7 @@ SIZES = st.integers(1, 10)
 COUNTS = st.integers(0, 20)
 
 
+@examples(0.3)
 @given(st.lists(st.tuples(COUNTS, SIZES), max_size=5), st.integers(-3, 5), COUNTS, SIZES, st.sampled_from([0, 0.25, 1]))
 def test_evictions_obey_6_1_and_6_2(kept, free, offered, size, rho):
     c, s = np.array([c for c, _ in kept], float), np.array([s for _, s in kept], np.int64)

@@ -37,6 +37,7 @@ from penstock.storage.simulated import DiskModel, SimulatedDisk, VirtualClock
 from penstock.storage.tables import ArrowTable
 from tests.operators.lookup.cases import TABLE, Case, Run, backs, cases, fronts, run
 from tests.operators.lookup.queue_model import QueueModel, Setting, zipf
+from tests.streams import examples
 
 ROWS = RowType(pa.schema({"k": pa.int64()}), ("k",))
 
@@ -158,6 +159,7 @@ def overloaded() -> st.SearchStrategy[Case]:
     return cases(methods | others, quotas=(0, 1, 1, 2, 3), policies=("keep", "considering"))
 
 
+@examples(0.3)
 @given(overloaded(), st.booleans(), st.lists(st.booleans(), min_size=6, max_size=6))
 def test_what_is_put_aside_comes_out_once_wherever_it_was_and_whatever_failed(case: Case, away: bool, failed):
     with tempfile.TemporaryDirectory() as here, tempfile.TemporaryDirectory() as there:
@@ -226,6 +228,7 @@ def test_quiet_epochs_work_off_what_waits_within_their_reads():
 # Deferred rows: max_age
 
 
+@examples(0.3)
 @given(overloaded(), st.integers(0, 20))
 def test_no_row_waits_longer_than_its_age_allows(case: Case, age: int):
     at_work = Run(replace(case.config, max_age=Duration.of(age)), case.memory)

@@ -12,6 +12,7 @@ from penstock.core.errors import ConfigError
 from penstock.operators.lookup import LookupJoin
 from penstock.storage.tables import ParquetTable
 from tests.operators.lookup.cases import Case, Run, cases, run
+from tests.streams import examples
 
 
 def over(case: Case, table) -> Case:
@@ -25,6 +26,7 @@ def check(case: Case, table) -> None:
     assert at_work.peak <= case.memory
 
 
+@examples(0.2)
 @given(case=cases(), group=st.integers(1, 6), files=st.integers(1, 3))
 def test_over_parquet_files(tmp_path_factory, case, group, files):
     folder = tmp_path_factory.mktemp("table")

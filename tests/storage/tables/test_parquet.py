@@ -16,6 +16,7 @@ from penstock.core.errors import ConfigError, TableError
 from penstock.kernels.hashing import hash_keys
 from penstock.storage.tables import ParquetTable, keyindex
 from tests.storage.tables.rows import get, scanned
+from tests.streams import examples
 
 
 def write(folder, name, rows, groups=1000):
@@ -248,6 +249,7 @@ def test_row_groups_are_kept_within_the_limit(folder):
     assert streamed._groups._held == 0
 
 
+@examples(0.2)
 @given(
     files=st.lists(st.lists(st.none() | st.integers(0, 9), max_size=12), max_size=4),
     groups=st.integers(1, 5),

@@ -25,6 +25,7 @@ def sizes_of(ends) -> list[int]:
     return np.diff(ends, prepend=0).tolist()
 
 
+@examples(0.2)
 @given(st.lists(st.integers(-1000, 1000) | WHOLE, min_size=1, max_size=300, unique=True), st.integers(1, 20))
 def test_000_30_slots_hold_between_theta_and_twice_theta_and_a_lookup_equals_bisection(keys, theta):
     values = sorted(keys)
@@ -68,6 +69,7 @@ def test_keys_too_uneven_for_slots_are_cut_all_the_same():
     assert SlotArray(cut.low.to_numpy()).of(np.array(keys)).tolist() == [*np.repeat(range(9), 10), *[9] * 11]
 
 
+@examples(0.2)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=60), st.integers(1, 10))
 def test_merged_slots_fall_short_only_before_a_hot_one_or_at_the_end(sizes, theta):
     ends = merge_slots(np.array(sizes, np.int64), theta)
