@@ -246,24 +246,13 @@ def by_duckdb(data: Data, job: Job) -> base.Result:
     """Each micro-batch to the driver, and joined by DuckDB there, with the flow's memory."""
     database = duckdb.connect(str(data.directory / "table.duckdb"), read_only=True)
     database.execute(f"SET memory_limit = '{int(data.nbytes * job.memory) // 10**6} MB'")
-    out = 0
 
-    def epoch(rows: DataFrame, number: int) -> None:
-        nonlocal out
-        batch = rows.toArrow()
-        out += database.execute("SELECT * FROM batch JOIN master USING (key)").to_arrow_table().num_rows
-        del batch
+    def joined(batch: pa.Table) -> pa.Table:
+        return database.sql("SELECT * FROM batch JOIN master USING (key)").to_arrow_table()
 
-    result = on_the_driver(data, job, epoch, lambda: out)
+    result = on_the_driver(data, job, joined)
     database.close()
     return result
-
-
-def on_the_driver(data: Data, job: Job, epoch: Callable[[DataFrame, int], None], out: Callable[[], int]) -> base.Result:
-    workload = data.stream(job.skew)
-    with tempfile.TemporaryDirectory(dir=data.directory, ignore_cleanup_errors=True) as checkpoint:
-        query = base.finish(stream(base.session({}), workload).writeStream.foreachBatch(epoch), checkpoint)
-        return base.timed(workload, query, out(), workload.rows)
 
 
 def by_postgres(data: Data, job: Job, url: str) -> base.Result:
@@ -271,16 +260,29 @@ def by_postgres(data: Data, job: Job, url: str) -> base.Result:
     from penstock.storage.tables import SqlTable
 
     table = SqlTable(url, "master", ("key",)).open()
+
+    def joined(batch: pa.Table) -> pa.Table:
+        keys = pc.unique(batch.column("key"))
+        found = pa.Table.from_batches([table.get(hash_keys([keys]), [keys])]).drop_columns(["__hash"])
+        return batch.join(found, "key", join_type="inner")
+
+    return on_the_driver(data, job, joined)
+
+
+def on_the_driver(data: Data, job: Job, joined: Callable[[pa.Table], pa.Table]) -> base.Result:
+    """A micro-batch at a time: its rows here, joined here, and the results to the same sink as everyone's."""
+    workload = data.stream(job.skew)
     out = 0
 
     def epoch(rows: DataFrame, number: int) -> None:
         nonlocal out
-        batch = rows.toArrow()
-        keys = pc.unique(batch.column("key"))
-        found = pa.Table.from_batches([table.get(hash_keys([keys]), [keys])]).drop_columns(["__hash"])
-        out += batch.join(found, "key", join_type="inner").num_rows
+        results = joined(rows.toArrow())
+        out += results.num_rows
+        rows.sparkSession.createDataFrame(results).write.format("noop").mode("append").save()
 
-    return on_the_driver(data, job, epoch, lambda: out)
+    with tempfile.TemporaryDirectory(dir=data.directory, ignore_cleanup_errors=True) as checkpoint:
+        query = base.finish(stream(base.session({}), workload).writeStream.foreachBatch(epoch), checkpoint)
+        return base.timed(workload, query, out, workload.rows)
 
 
 def load_postgres(data: Data, url: str) -> None:
