@@ -67,7 +67,8 @@ class TestFind:
     def test_parts_chapters_and_all(self):
         assert [each.id for each in find("3.6")] == ["3.6a", "3.6b", "3.6c"]
         assert [each.id for each in (*find("3"), *find("5"))] == FIGURES
-        assert [each.id for each in (*find("3"), *find("5"), *find("window"))] == [each.id for each in find("all")]
+        sources = (*find("3"), *find("5"), *find("window"), *find("lookup"))
+        assert [each.id for each in sources] == [each.id for each in find("all")]
 
     def test_an_unknown_one_suggests_the_nearest(self):
         with pytest.raises(ConfigError, match=re.escape("There is no experiment '3.6d'. Did you mean 3.6")):
