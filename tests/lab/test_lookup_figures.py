@@ -129,12 +129,14 @@ class TestRuns:
         trial = Looking(family, cache=0.15, rows=20e6, memory=3, data=data, per_key=per_key)
         assert point(trial, 1 / 4000)[RATE.name] > 0
 
+    @pytest.mark.deep
     def test_a_table_that_grows_is_as_fast_in_the_end_as_one_that_was_there(self):
         grown, whole = (Growing("mesh", cache=0.15, online=online).point(SMALL, 0, quiet) for online in (True, False))
         ends = [each.paths[RATE.name] for each in (grown, whole)]
         assert ends[0][-4:].mean() == pytest.approx(ends[1][-4:].mean(), rel=0.1)
         assert ends[0][:8].max() > 1.3 * ends[0][-4:].mean(), "a round over half of the table is shorter"
 
+    @pytest.mark.deep
     def test_f20_shedding_the_oldest_finishes_more_than_keeping_some_at_random(self):
         considering, keep, none = (
             point(Overloaded("hybrid", cache=0.15, partition=2e6, load=4, policy=policy, position=1))[RATE.name]
