@@ -16,6 +16,8 @@ from penstock.lab.experiments import Curve, Experiment, Sweep, Table
 from penstock.lab.lookups import GAIN, HIT, IDEAL, MODEL, PER_READ, RATE, WALL, Growing, Looking, Overloaded, Sharing
 from penstock.lab.run import Lab
 
+pytestmark = pytest.mark.slow
+
 FIGURES = figures.EXPERIMENTS
 TINY = 1 / 20_000
 SMALL = 1 / 10_000

@@ -25,6 +25,8 @@ from penstock.storage.simulated import DiskModel
 from penstock.workloads.traces import COLUMNS
 from tests.lab.test_experiments import table
 
+pytestmark = pytest.mark.slow
+
 FIGURES = [f"6.{number}" for number in range(5, 14)]
 EXPERIMENTS = {each.id: each for each in chapter6.EXPERIMENTS}
 FREE = DiskModel(latency=0, seek=0, bandwidth=1e12)

@@ -298,6 +298,7 @@ def frequency_by_decile(position: float) -> np.ndarray:
     return np.mean(seen, 0)
 
 
+@pytest.mark.slow
 def test_the_longer_rows_wait_the_rarer_is_what_they_need():
     early = frequency_by_decile(0.15)
     assert np.all(np.diff(early) < 0)
@@ -308,6 +309,7 @@ def test_the_longer_rows_wait_the_rarer_is_what_they_need():
 # F20: Theorem 1
 
 
+@pytest.mark.slow
 def test_putting_the_oldest_aside_beats_putting_any_aside_and_none():
     setting = Setting(keys=100_000, partition=200, slots=32_000)
     none = setting.rows_per_read(Shedding(), arrivals=400, reads=2000)
@@ -333,6 +335,7 @@ def finished_per_read(shed: Shedding, arrivals: int) -> float:
     return (after.hits + after.finished - before.hits - before.finished) / (after.reads - before.reads)
 
 
+@pytest.mark.slow
 def test_behind_a_cache_more_is_answered_the_more_arrives():
     """All arrivals pass the cache, and what it misses displaces rows that need more (Fig. 8)."""
     none = finished_per_read(Shedding(), 400)
@@ -347,6 +350,7 @@ def test_behind_a_cache_more_is_answered_the_more_arrives():
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.slow
 def test_neither_the_oldest_nor_the_newest_row_chooses_best_and_the_tuner_finds_who_does(seed):
     setting = Setting()
     sweep = [
