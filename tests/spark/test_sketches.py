@@ -69,7 +69,7 @@ def both(spark, folder: Path, epochs: list[pa.Table], **aggregates: Any) -> tupl
     flow, local = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory="64 MB"), pk.LocalFlow()
     results = asked(flow, feed.stream(spark), **aggregates)
     assert isinstance(results._node, AggregateNode)
-    assert is_native(results._node)
+    assert is_native(results._node, results._node.config)
     out, expected = results.to_memory(), asked(local, epochs, **aggregates).to_memory()
     flow.run()
     local.run()
