@@ -18,6 +18,7 @@ from penstock.operators.lookup.waiting import _NUMBERS, Waiting
 from penstock.storage.tables import arrow
 from tests.operators.lookup import cases as cases_module
 from tests.operators.lookup.cases import Case, Shard, cases, numbered, run
+from tests.streams import examples
 
 CINLJ = Stages(Inlj(batch=1), Front(slots=5, threshold=1, adaptive=False))
 
@@ -174,6 +175,7 @@ METHODS = st.sampled_from(
 @pytest.mark.parametrize("value", [lambda k: 0, lambda k: k % 2], ids=["all 0", "0 or 1"])
 def test_with_hashes_that_collide_the_join_still_equals_its_definition(value):
     @given(cases(METHODS))
+    @examples(0.2)
     def check(case: Case):
         with pytest.MonkeyPatch.context() as patch:
             collide(patch, value)

@@ -79,7 +79,7 @@ def run_while_it_changes(table: PageTable, config: LookupJoin, first, epochs) ->
     return models, came, out, keys
 
 
-@examples(0.5)
+@examples(0.3)
 @given(ROWS, EPOCHS, CUTS, backs(), fronts(), st.sampled_from(["inner", "left"]))
 def test_a_row_sees_the_table_as_it_is_when_it_is_answered(first, epochs, cut, back, front, how):
     with tempfile.TemporaryDirectory() as folder:
