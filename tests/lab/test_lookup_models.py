@@ -31,6 +31,8 @@ from penstock.storage.tables import ArrowTable
 from penstock.workloads.lookup import MasterRows, ZipfStream
 from penstock.workloads.zipf import Zipf
 
+pytestmark = pytest.mark.slow
+
 ROWS = 20_000
 SIZES = Sizes(ROWS, table_row=120, stream_row=20, memory=0.1 * ROWS * 120)
 MACHINE = LookupMachine(DiskModel(), Operations(), row_bytes=120)

@@ -103,6 +103,7 @@ def out(tmp_path_factory):
     return tmp_path_factory.mktemp("lab")
 
 
+@pytest.mark.slow
 class TestRecords:
     def test_f31_every_row_of_the_table_has_its_experiments(self):
         assert [name for names in ROWS.values() for name in names] == [each.id for each in QUERIES]

@@ -131,6 +131,7 @@ def test_slices_from_any_place_are_what_the_table_has_there(trace, data):
     assert whole(slices) == trace.table().slice(start, stop - start)
 
 
+@pytest.mark.slow
 def test_a_long_trace_is_walked_through_in_the_memory_of_a_stretch():
     def bytes_held(walk):
         tracemalloc.start()
@@ -204,6 +205,7 @@ changes = st.one_of(st.builds(Pause, durations, durations), st.builds(Burst, dur
 
 @settings(max_examples=500)
 @given(st.sampled_from(SMALL), st.lists(changes, max_size=3), durations, st.data())
+@pytest.mark.slow
 def test_a_replay_from_any_place_is_what_the_whole_trace_has_there(trace, changed, disorder, data):
     replay = Replay(trace, tuple(changed), disorder)
     start = data.draw(st.integers(0, trace.rows))

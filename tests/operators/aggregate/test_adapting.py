@@ -67,6 +67,7 @@ def ran(number: int, keeping: str) -> Ran:
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+@pytest.mark.slow
 def test_f15_adapting_gives_on_each_data_set_what_eager_and_lazy_give(number):
     adapt = ran(number, "adapt").results
     assert adapt.num_rows > 1_000
