@@ -32,6 +32,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import window_join as base
 from penstock.kernels.hashing import hash_keys
+from sliding_window import summarise
 
 BATCH_ROWS = 100_000
 BATCHES, QUICK_BATCHES = 20, 8
@@ -294,17 +295,6 @@ def load_postgres(data: Data, url: str) -> None:
             cursor.adbc_ingest("master", pq.read_table(path), mode="create" if path == files[0] else "append")
         cursor.execute("CREATE UNIQUE INDEX by_key ON master (key)")
         cursor.execute("ANALYZE master")
-
-
-def summarise(results: Mapping[str, base.Result]) -> dict[str, dict[str, float]]:
-    """Rates, and penstock's at the same job as a multiple of each."""
-    rates = {name: round(result.rows_per_second) for name, result in results.items()}
-    ratio = {}
-    for name, rate in rates.items():
-        engine, at, job = name.partition("@")
-        if engine != "penstock":
-            ratio[name] = round(rates["penstock" + at + job] / rate, 2)
-    return {"rows_per_second": rates, "ratio": ratio}
 
 
 def print_table(results: Mapping[str, base.Result], ratio: Mapping[str, float]) -> None:

@@ -75,15 +75,20 @@ def _describe(node: Node, report: Report, choices: Choices) -> list[str]:
 
 def _describe_join(node: JoinNode, choice: Choice | None) -> list[str]:
     config = node.config
-    on = ", ".join(left if left == right else f"{left} = {right}" for left, right in config.on)
+    on = _shown(config.on)
     lines = [f"{node.name}: {config.how} join on {on} within {config.within}, time of results: {config.time}"]
     lines += [f"  {line}" for line in _chosen(choice, method_name(config.method))]
     return [*lines, f"  pairs only where {node.where} (native)"] if node.where else lines
 
 
+def _shown(on: Sequence[tuple[str, str]]) -> str:
+    """The keys of a join."""
+    return ", ".join(ours if ours == theirs else f"{ours} = {theirs}" for ours, theirs in on)
+
+
 def _describe_lookup(node: LookupNode, choice: LookupChoice | None) -> list[str]:
     config = node.config
-    on = ", ".join(ours if ours == theirs else f"{ours} = {theirs}" for ours, theirs in config.on)
+    on = _shown(config.on)
     name = node.method(config)
     asked = (f"method {name}", f"because method={name!r} was asked for")
     lines = asked if choice is None else explain_lookup(choice)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from penstock.core.durations import TimeUnit
 from penstock.core.master import MasterTable
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.flow.graph import LookupNode
@@ -11,6 +12,9 @@ from penstock.planner import STORES, LookupLoad, LookupPilot, PlannedLookup
 
 _RATE = 50_000.0
 """Rows a second of one task, until they are counted."""
+
+_SECONDS: dict[TimeUnit, float] = {"microseconds": 1e-6, "days": 86_400.0, "ticks": 1.0}
+"""What a step of each unit of time is; of a plain number it is taken to be one."""
 
 _TEXT = 32
 """Bytes that a value of no fixed width is taken to have."""
@@ -21,7 +25,6 @@ def lookup_pilot(
 ) -> LookupPilot:
     """Steers a lookup; `store` is the kind of place the table is in."""
     age = node.config.max_age
-    ticks = {"microseconds": 1e6, "days": 1 / 86_400}.get(node.unit, 1.0)
     load = LookupLoad(
         rows_per_second=_RATE,
         stream_row=float(sum(_width(kind) for kind in node.types[0].inside.types)),
@@ -30,13 +33,13 @@ def lookup_pilot(
         partitions=max(1, table.partitions) if table.clustered else 1,
         unique=table.unique,
         clustered=table.clustered,
-        max_age=None if age is None else age.on(node.unit, "max_age") / ticks,
+        max_age=None if age is None else age.on(node.unit, "max_age") * _SECONDS[node.unit],
         shards=slots,
     )
     return LookupPilot(load, STORES[store], current)
 
 
-def stream_seconds(before: Time, after: Time, unit: str) -> float:
+def stream_seconds(before: Time, after: Time, unit: TimeUnit) -> float:
     """How much of the stream's time passed between two bounds, as seconds; one if that is not known.
 
     >>> stream_seconds(0, 2_000_000, "microseconds")
@@ -44,7 +47,7 @@ def stream_seconds(before: Time, after: Time, unit: str) -> float:
     """
     if before in (TIME_MIN, TIME_MAX) or after in (TIME_MIN, TIME_MAX) or after <= before:
         return 1.0
-    return (after - before) / 1e6 if unit == "microseconds" else float(after - before)
+    return (after - before) * _SECONDS[unit]
 
 
 def _width(kind: pa.DataType) -> int:

@@ -95,6 +95,8 @@ class Engine:
         self._checkpoint = checkpoint
         self._memory = memory
         self._shards = shards
+        self.slots = self._count_slots()
+        """How many tasks run at a time, as of the latest epoch: Spark is asked once in each."""
         self.sources = sources_of(*(sink.node for sink in sinks))
         self.operators = operators_needed(sinks)
         self.schemas = Schemas()
@@ -113,11 +115,6 @@ class Engine:
         """Seconds from one epoch to the next, if they are given."""
         self._read_seconds: dict[str, float] = {}
         """What a read of its table takes a shard of each lookup, all its work counted."""
-
-    @property
-    def slots(self) -> int:
-        """How many tasks run at a time."""
-        return max(1, int(self._spark.sparkContext.defaultParallelism))
 
     @property
     def share(self) -> int:
@@ -173,6 +170,7 @@ class Engine:
                 f"start with a new one."
             )
         begun = clock.perf_counter()
+        self.slots = self._count_slots()
         plan = self.next_plan(epoch, clock.time_ns() // 1000, end)
         work = _EpochWork(self, plan, f"{epoch:08d}-{self._run_id}")
         seen = work.deliver(batch)
@@ -208,6 +206,9 @@ class Engine:
         """The memory of one of an operator's tasks."""
         asked = node.memory if isinstance(node, LookupNode) else None
         return min(self.share, (asked or self._memory) // self.slots)
+
+    def _count_slots(self) -> int:
+        return max(1, int(self._spark.sparkContext.defaultParallelism))
 
     def _settled(self, node: LookupNode) -> TableSource:
         return settled_on_spark(node, f"{self._checkpoint.uri}/tables/{node.name}", self._memory)

@@ -46,14 +46,9 @@ class Answers:
         """The same of master rows, in the same order."""
         return [master.column(name) for name in self._table_keys]
 
-    def pairs(
-        self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch, by: Hashes | None = None
-    ) -> Iterator[tuple[Indices, Indices]]:
-        """Places of stream rows and of the master rows that have their key, in chunks.
-
-        `hashes` are those of the stream rows; `by` those of the master rows, ascending, if not the ones they bring.
-        """
-        held = hashes_of(master) if by is None else by
+    def pairs(self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch) -> Iterator[tuple[Indices, Indices]]:
+        """Places of stream rows, whose hashes are given, and of the master rows that have their key, in chunks."""
+        held = hashes_of(master)
         if not rows.num_rows or not held.size:
             return
         begin = held.searchsorted(hashes)

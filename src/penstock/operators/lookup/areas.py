@@ -74,7 +74,7 @@ class Areas:
                 master = self.segments.get(int(partition[begin]))
                 assert master is not None
                 some = hashes[begin : begin + count].view(np.uint64)
-                yield from self._finish(rows.slice(begin, count), some, master)
+                yield from self._desk.finish(rows.slice(begin, count), some, master)
         self._desk.stats.at_hand += rows.num_rows
 
     def fetch(self, partition: int) -> Generator[Out, None, pa.RecordBatch]:
@@ -88,16 +88,9 @@ class Areas:
         rows, numbers = self.waiting.take(which)
         master = self._desk.scan(partition)
         with self._desk.budget.hold(master.nbytes, "a partition of the table"):
-            yield from self._finish(rows, numbers["hash"].view(np.uint64), master)
+            yield from self._desk.finish(rows, numbers["hash"].view(np.uint64), master)
         return master
 
     def renew(self) -> None:
         """The table is another: find again where rows must look."""
-        if len(self.waiting):
-            rows = self.waiting.rows(np.ones(len(self.waiting), np.bool_))
-            self.waiting.send(self._desk.table.partition_of(self.waiting.hash, self._desk.answers.keys(rows)))
-
-    def _finish(self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch) -> Iterator[Out]:
-        matched = yield from self._desk.meet(rows, hashes, master)
-        yield from self._desk.answers.alone(rows, np.flatnonzero(~matched))
-        self._desk.stats.finished += rows.num_rows
+        self._desk.find_again(self.waiting)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,19 @@ class BackStats:
     """Rows whose partition was in memory when they came to it."""
 
 
+class Met(NamedTuple):
+    """Which stream rows found something; of each master row how many it was, and the hash that they bring."""
+
+    matched: Mask
+    counts: Indices
+    asked: Hashes
+
+    @property
+    def found(self) -> Indices:
+        """The master rows that were found."""
+        return np.flatnonzero(self.counts)
+
+
 @dataclass(slots=True)
 class Desk:
     """Where a back end works: the table, its rows' answers, the cache before it if there is one, the budget."""
@@ -61,27 +74,39 @@ class Desk:
 
         What was found is offered to the cache, if there is one.
         """
-        matched = np.zeros(rows.num_rows, np.bool_)
         offers = 0 if self.front is None else master.num_rows
-        counts = np.zeros(offers, np.int64)
-        asked = np.zeros(offers, np.uint64)
         with self.budget.hold(rows.nbytes + 16 * offers, "rows that meet the table"):
-            for i, j in self.answers.pairs(rows, hashes, master):
-                matched[i] = True
-                if offers:
-                    counts += np.bincount(j, minlength=offers)
-                    asked[j] = hashes_of(rows)[i]
-                yield from self.answers.found(rows, i, master, j)
-            if offers:
-                self._offer(master, asked, counts)
+            met = yield from self.pair(rows, hashes, master)
+            if self.front is not None and offers:
+                self.front.offer(master.take(pa.array(met.found)), met.asked[met.found], met.counts[met.found])
         if self.meter is not None:
             self.meter.compute(comparisons=rows.num_rows, chain_nodes=master.num_rows)
-        return matched
+        return met.matched
 
-    def _offer(self, master: pa.RecordBatch, asked: Hashes, counts: Indices) -> None:
-        assert self.front is not None
-        found = np.flatnonzero(counts)
-        self.front.offer(master.take(pa.array(found)), asked[found], counts[found])
+    def pair(self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch) -> Generator[Out, None, Met]:
+        """Answer rows with master rows; what is to be known for the cache is counted if there is one."""
+        matched = np.zeros(rows.num_rows, np.bool_)
+        offers = 0 if self.front is None else master.num_rows
+        counts, asked = np.zeros(offers, np.int64), np.zeros(offers, np.uint64)
+        for i, j in self.answers.pairs(rows, hashes, master):
+            matched[i] = True
+            if offers:
+                counts += np.bincount(j, minlength=offers)
+                asked[j] = hashes_of(rows)[i]
+            yield from self.answers.found(rows, i, master, j)
+        return Met(matched, counts, asked)
+
+    def finish(self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch) -> Iterator[Out]:
+        """Let rows meet all that they can find, and leave."""
+        matched = yield from self.meet(rows, hashes, master)
+        yield from self.answers.alone(rows, np.flatnonzero(~matched))
+        self.stats.finished += rows.num_rows
+
+    def find_again(self, waiting: Waiting) -> None:
+        """The table is another: find where waiting rows must look now."""
+        if len(waiting):
+            rows = waiting.rows(np.ones(len(waiting), np.bool_))
+            waiting.send(self.table.partition_of(waiting.hash, self.answers.keys(rows)))
 
     def _read(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         self.stats.reads += 1

@@ -65,9 +65,7 @@ class WholeTableJoin:
             return
         master = self._whole()
         rows, numbers = self.waiting.take(np.ones(len(self.waiting), np.bool_))
-        matched = yield from self._desk.meet(rows, numbers["hash"].view(np.uint64), master)
-        yield from self._desk.answers.alone(rows, np.flatnonzero(~matched))
-        self._desk.stats.finished += rows.num_rows
+        yield from self._desk.finish(rows, numbers["hash"].view(np.uint64), master)
 
     def renew(self) -> None:
         """Nothing is known of the table before it is read."""

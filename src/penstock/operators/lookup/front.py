@@ -171,7 +171,7 @@ class FrontStage:
         order = places[np.argsort(hashes[places], kind="stable")]
         rows, hashes, counts = rows.take(pa.array(order)), hashes[order], counts[order]
         first = run_starts(hashes.view(np.int64))
-        self._forget(rows, hashes)
+        self._forget(hashes)
         self._admit(_block(rows, hashes, self.schema), first, counts[first].astype(np.float64), order[first])
 
     def offer_missing(self, keys: Sequence[pa.Array], names: Sequence[str], hashes: Hashes, counts: Indices) -> None:
@@ -229,7 +229,7 @@ class FrontStage:
                 worth = block.by_row(np.where(block.alive, block.freq, -1.0))
                 entry = block.by_row(np.arange(block.first.size))
                 beside = pa.record_batch({"freq": pa.array(worth), "entry": pa.array(entry)})
-                block.page = _marked(block.page, store.put(beside))
+                block.page = replace(block.page, marks=store.put(beside))
             pages.append(block.page)
         return pages
 
@@ -281,7 +281,7 @@ class FrontStage:
                 block.changed = True
             before += live.size
 
-    def _forget(self, rows: pa.RecordBatch, hashes: Hashes) -> None:
+    def _forget(self, hashes: Hashes) -> None:
         """Entries that are offered anew are replaced."""
         for block in self._blocks:
             again = np.isin(hashes_of(block.rows)[block.first], hashes) & block.alive
@@ -343,7 +343,3 @@ def _block(rows: pa.RecordBatch, hashes: Hashes, schema: pa.Schema) -> pa.Record
     there = rows.column(PRESENT) if PRESENT in rows.schema.names else pa.array(np.ones(count, np.bool_))
     arrays = [pa.array(hashes), pa.array(np.zeros(count, np.int64)), *(rows.column(name) for name in names), there]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _marked(page: Page, marks: str) -> Page:
-    return replace(page, marks=marks)

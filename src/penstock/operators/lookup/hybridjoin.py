@@ -63,15 +63,11 @@ class OldestFirstJoin:
         rows, numbers = waiting.take(waiting.partition == partition)
         master = desk.scan(partition)
         with desk.budget.hold(master.nbytes, "a partition of the table"):
-            matched = yield from desk.meet(rows, numbers["hash"].view(np.uint64), master)
-            yield from desk.answers.alone(rows, np.flatnonzero(~matched))
-        desk.stats.finished += rows.num_rows
+            yield from desk.finish(rows, numbers["hash"].view(np.uint64), master)
 
     def renew(self) -> None:
         """The table is another: find again where rows must look."""
-        if len(self.waiting):
-            rows = self.waiting.rows(np.ones(len(self.waiting), np.bool_))
-            self.waiting.send(self._desk.table.partition_of(self.waiting.hash, self._desk.answers.keys(rows)))
+        self._desk.find_again(self.waiting)
 
     def meta(self) -> dict[str, object]:
         """Nothing."""

@@ -12,7 +12,8 @@ from penstock.core.operator import Out
 from penstock.core.pages import Page, PageStore, read_page, write_page
 from penstock.core.rows import HASH, TIME, Hashes, Indices, hashes_of
 from penstock.kernels.distinct import firsts
-from penstock.operators.lookup.back import Desk
+from penstock.operators.lookup.back import Desk, Met
+from penstock.operators.lookup.front import FrontStage
 from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.waiting import Waiting
 
@@ -93,29 +94,17 @@ class IndexJoin:
         return {}
 
     def _answer(self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch) -> Iterator[Out]:
-        desk = self._desk
-        matched = np.zeros(rows.num_rows, np.bool_)
-        asked = np.zeros(master.num_rows, np.uint64)
-        found = np.zeros(master.num_rows, np.bool_)
-        for i, j in desk.answers.pairs(rows, hashes, master):
-            matched[i] = True
-            asked[j] = hashes_of(rows)[i]
-            found[j] = True
-            yield from desk.answers.found(rows, i, master, j)
-        alone = np.flatnonzero(~matched)
-        yield from desk.answers.alone(rows, alone)
-        if desk.front is not None:
-            self._offer(rows, master, asked, np.flatnonzero(found), alone)
+        met = yield from self._desk.pair(rows, hashes, master)
+        alone = np.flatnonzero(~met.matched)
+        yield from self._desk.answers.alone(rows, alone)
+        if self._desk.front is not None:
+            self._offer(self._desk.front, rows, master, met, alone)
 
-    def _offer(
-        self, rows: pa.RecordBatch, master: pa.RecordBatch, asked: Hashes, found: Indices, alone: Indices
-    ) -> None:
+    def _offer(self, front: FrontStage, rows: pa.RecordBatch, master: pa.RecordBatch, met: Met, alone: Indices) -> None:
         """Keys that were missed often enough in this span are offered, those that the table has not as well."""
-        front = self._desk.front
-        assert front is not None
         self.missed.count(hashes_of(rows), front.span)
-        some = found[self.missed.of(asked[found]) >= front.threshold.value]
-        front.offer(master.take(pa.array(some)), asked[some], self.missed.of(asked[some]))
+        some = met.found[self.missed.of(met.asked[met.found]) >= front.threshold.value]
+        front.offer(master.take(pa.array(some)), met.asked[some], self.missed.of(met.asked[some]))
         hashes, places = np.unique(hashes_of(rows)[alone], return_index=True)
         keys = [key.take(pa.array(alone[places])) for key in self._desk.answers.keys(rows)]
         front.offer_missing(keys, self._desk.table.keys, hashes, self.missed.of(hashes))
