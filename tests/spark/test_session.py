@@ -6,7 +6,10 @@ import os
 import subprocess
 import sys
 
+import pyarrow as pa
 import pytest
+
+import penstock as pk
 
 pytestmark = pytest.mark.spark
 
@@ -37,3 +40,24 @@ def test_workers_run_the_python_that_has_penstock_though_nobody_said_so(tmp_path
         timeout=120,
     )
     assert "rows: 5" in done.stdout, done.stderr[-3000:]
+
+
+WRITER = "spark.sql.streaming.checkpointFileManagerClass"
+THEIRS = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
+
+
+@pytest.mark.parametrize(("asked", "used"), [(None, "FileSystemBased"), (THEIRS, "FileContextBased")])
+def test_the_logs_of_a_query_are_written_without_programs_unless_the_session_says_how(
+    spark, feed, tmp_path, asked, used
+):
+    session = spark.newSession()
+    if asked is not None:
+        session.conf.set(WRITER, asked)
+    rows = feed("rows", [pa.table({"t": pa.array([1, 2])})])
+    seen: list[str] = []
+    flow = pk.Flow(session, checkpoint=str(tmp_path / "checkpoint"), memory="32 MB")
+    source = flow.source(rows.stream(session), time="t", progress=pk.bounded_delay(0))
+    source.foreach_epoch(lambda batch, epoch: seen.append(batch.sparkSession.conf.get(WRITER)))
+    flow.run(end=False)
+    assert [name.rpartition(".")[2] for name in seen] == [f"{used}CheckpointFileManager"]
+    assert session.conf.get(WRITER, None) == asked

@@ -6,7 +6,8 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields
 from typing import Any
 
@@ -44,6 +45,10 @@ _BATCH_SHARE = 16
 
 _DEFAULT_TRIGGER = "1 s"
 """How often an epoch begins where the user does not say; a heartbeat fills those without data."""
+
+_LOG_WRITER = "spark.sql.streaming.checkpointFileManagerClass"
+_BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+"""How Spark writes the logs of a query: which offsets an epoch has, and that it is done."""
 
 
 class SparkFlow(Flow):
@@ -151,6 +156,8 @@ class SparkQuery:
         self._report = Report()
         self._query: StreamingQuery | None = None
         self._failure: BaseException | None = None
+        self._prepared = False
+        """Whether the query's own session, a copy of the user's, is set up: once is enough."""
 
     @property
     def streaming_query(self) -> StreamingQuery | None:
@@ -188,7 +195,8 @@ class SparkQuery:
         self._refuse_unfinished_end()
         writer = self._engine.stream().writeStream.foreachBatch(self._epoch)
         spark_checkpoint = f"{self._flow.checkpoint.rstrip('/')}/spark"
-        self._query = writer.option("checkpointLocation", spark_checkpoint).trigger(**trigger).start()
+        with _logs_without_programs(self._flow.spark, spark_checkpoint):
+            self._query = writer.option("checkpointLocation", spark_checkpoint).trigger(**trigger).start()
 
     def _run(self, end: bool) -> None:
         unfinished = self._engine._checkpoint.planned(self._engine.ledger.epoch + 1)
@@ -214,12 +222,16 @@ class SparkQuery:
             raise
 
     def _one(self, batch: DataFrame | None, epoch: int, end: bool = False) -> None:
-        session = self._flow.spark if batch is None else batch.sparkSession
-        restore = _prepare(session, self._flow.memory // self._engine.slots // _BATCH_SHARE)
-        try:
+        wanted = _wanted(self._flow.memory // self._engine.slots // _BATCH_SHARE)
+        if batch is None:
+            with _set(self._flow.spark, wanted):
+                report = self._engine.run(batch, epoch, end)
+        else:
+            if not self._prepared:
+                for name, value in wanted.items():
+                    batch.sparkSession.conf.set(name, value)
+                self._prepared = True
             report = self._engine.run(batch, epoch, end)
-        finally:
-            _restore(session, restore)
         if report is not None:
             self._report = self._report.after(report)
             log.info("%s", report)
@@ -236,25 +248,42 @@ class SparkQuery:
         return failure
 
 
-def _prepare(session: SparkSession, batch_bytes: int) -> dict[str, str | None]:
-    """Set what epochs need on the query's own session; give back what was there."""
-    wanted = {
+def _wanted(batch_bytes: int) -> dict[str, str]:
+    """The settings that epochs need."""
+    return {
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(_BATCH_ROWS),
         "spark.sql.execution.arrow.maxBytesPerBatch": str(batch_bytes),
     }
+
+
+@contextmanager
+def _set(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Settings of a session, for a while."""
     before = {name: session.conf.get(name, None) for name in wanted}
     for name, value in wanted.items():
         session.conf.set(name, value)
-    return before
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, value)
 
 
-def _restore(session: SparkSession, before: Mapping[str, str | None]) -> None:
-    for name, value in before.items():
-        if value is None:
-            session.conf.unset(name)
-        else:
-            session.conf.set(name, value)
+def _logs_without_programs(session: SparkSession, checkpoint: str) -> AbstractContextManager[None]:
+    """Let a query that starts now keep Spark's own logs on a local disk without starting programs, if it may.
+
+    What Spark writes them by, unless told, asks the system's `stat` and `chmod` wherever Hadoop's native library is
+    missing, as in the Python package: 80 ms of each epoch. The other way also writes beside and renames.
+    """
+    path = session._jvm.org.apache.hadoop.fs.Path(checkpoint)
+    local = path.getFileSystem(session._jsc.hadoopConfiguration()).getScheme() == "file"
+    if not local or session.conf.get(_LOG_WRITER, None) is not None:
+        return nullcontext()
+    return _set(session, {_LOG_WRITER: _BY_FILE_SYSTEM})
 
 
 def _use_this_python(spark: SparkSession) -> None:
