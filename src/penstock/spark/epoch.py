@@ -60,7 +60,7 @@ from penstock.spark.branches import (
     with_time,
 )
 from penstock.spark.late import missed
-from penstock.spark.prelude import LATE, OVER, TOP, at_most, is_native, partials, partials_and_counts
+from penstock.spark.prelude import LATE, OVER, TOP, Cap, at_most, is_native, partials, partials_and_counts
 from penstock.spark.shard import Inlet, PortBounds, ShardTask, packed
 from penstock.spark.sinks import deliver
 from penstock.spark.tables import settled_on_spark
@@ -79,6 +79,9 @@ _HERE = 4
 
 _SAVING = 2
 """So many rows must make one partial: with fewer, Spark's first half of an aggregation costs more than it saves."""
+
+_VIEW = "__penstock_rows"
+"""The epoch's rows, in queries."""
 
 _TRY_AGAIN = 16
 """After so many epochs without Spark's first half it is tried again: streams change."""
@@ -455,8 +458,10 @@ class _EpochWork:
         inputs = {name: lane_name(place) for name, place in zip(branch.shipped, branch.lanes, strict=True)}
         with self._partitions(rows.sparkSession):
             ours = f"{TAG} = {branch.tag}"
-            made = partials_and_counts(node, lane, rows, inputs, ours, self._thresholds)
-            table = self._if_few(node, made, lane, more=(LATE, TOP))
+            rows.createOrReplaceTempView(_VIEW)
+            made = partials_and_counts(node, lane, _VIEW, inputs, ours, self._thresholds)
+            cap = self._cap(lane, more=(LATE, TOP))
+            table = self._if_few(node, rows.sparkSession.sql(cap.of_query(made)))
             if table is None:
                 return None
             seen = {source.name: _counted(table, lane)}
@@ -485,19 +490,22 @@ class _EpochWork:
 
     def _collected(self, node: AggregateNode, lanes: Sequence[DataFrame]) -> dict[int, pa.Table] | None:
         """The partials of all lanes by port, if they are few."""
+        if node in self._many or not self._engine.took_few(node):
+            return None
         few = {}
         for port, (made, lane) in enumerate(zip(lanes, node.config.lanes(node.types), strict=True), start=1):
-            table = self._if_few(node, made, lane)
+            table = self._if_few(node, self._cap(lane).of(made))
             if table is None:
                 return None
             few[port] = table
         return few
 
-    def _if_few(self, node: AggregateNode, made: DataFrame, lane: Lane, more: Sequence[str] = ()) -> pa.Table | None:
-        """Partials, fetched here; None if there are more than memory here is for, as there were or as turns out."""
-        if node in self._many or not self._engine.took_few(node):
-            return None
-        table = at_most(self._engine.share // _HERE, _FEW, made, lane.schema, more).toArrow()
+    def _cap(self, lane: Lane, more: Sequence[str] = ()) -> Cap:
+        return at_most(self._engine.share // _HERE, _FEW, lane.schema, more)
+
+    def _if_few(self, node: AggregateNode, capped: DataFrame) -> pa.Table | None:
+        """Partials, fetched here; None if it turns out that there are more than memory here is for."""
+        table = capped.toArrow()
         if pc.any(table.column(OVER)).as_py():
             self._many.add(node)
             return None

@@ -9,7 +9,7 @@ Expressions are SQL text: every call into the JVM costs as much as a thousand ro
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -57,29 +57,44 @@ def partials(node: AggregateNode, lane: Lane, rows: DataFrame) -> DataFrame:
 
 
 def partials_and_counts(
-    node: AggregateNode, lane: Lane, rows: DataFrame, inputs: Mapping[str, str], ours: str, bound: str
-) -> DataFrame:
-    """The same partials, and beside them what must be known of the rows to follow their source's progress.
+    node: AggregateNode, lane: Lane, rows: str, inputs: Mapping[str, str], ours: str, bound: str
+) -> str:
+    """A query for the same partials of a view, and what must be known of the rows to follow their source's progress.
 
     `inputs` says in which column each of the aggregation's is, `ours` which rows count, `bound` below which they are
     late, all in SQL. Rows that are late (1) or have no time (2) are partials by themselves; `__top` is the latest time.
     """
-    session, view = rows.sparkSession, "__penstock_rows"
-    rows.createOrReplaceTempView(view)
     keys, made = _keys(node, lane), _made(lane)
     names = ", ".join(quoted(name) for name in lane.schema.names[1:])
     grouping = ", ".join(str(place + 1) for place in range(len(keys) + 1))
     late = f"CASE WHEN {TIME} >= {bound} THEN 0 WHEN {TIME} IS NULL THEN 2 ELSE 1 END"
     # Late rows have no groups here: however many there are, they are one partial for each pane.
     given = "".join(f", CASE WHEN {TIME} >= {bound} THEN {place} END AS {quoted(n)}" for n, place in inputs.items())
-    return session.sql(
+    return (
         f"SELECT {_placed(lane)}, {names}, {LATE}, {TOP} FROM ("
         f"SELECT {', '.join(keys)}, {LATE}, {', '.join(made)}, max({TIME}) AS {TOP} FROM ("
-        f"SELECT {TIME}, {late} AS {LATE}{given} FROM {view} WHERE {ours}) GROUP BY {grouping})"
+        f"SELECT {TIME}, {late} AS {LATE}{given} FROM {rows} WHERE {ours}) GROUP BY {grouping})"
     )
 
 
-def at_most(size: int, rows: int, partials: DataFrame, schema: pa.Schema, more: Sequence[str] = ()) -> DataFrame:
+class Cap(NamedTuple):
+    """What keeps a number of partials down: which are kept by their `__place`, and what of them."""
+
+    where: str
+    columns: Sequence[str]
+
+    def of(self, partials: DataFrame) -> DataFrame:
+        """Those of a DataFrame."""
+        numbered = partials.selectExpr("*", f"{_PLACE} AS __place")
+        return numbered.where(self.where).selectExpr(*self.columns)
+
+    def of_query(self, partials: str) -> str:
+        """Those of a query, as a query: a DataFrame would be analysed three times more."""
+        numbered = f"SELECT *, {_PLACE} AS __place FROM ({partials})"
+        return f"SELECT {', '.join(self.columns)} FROM ({numbered}) WHERE {self.where}"
+
+
+def at_most(size: int, rows: int, schema: pa.Schema, more: Sequence[str] = ()) -> Cap:
     """So many partials of each partition, and about so many bytes; `OVER` is true somewhere if that is not all.
 
     A partial is over if it and as many others as are before it, were they of its width, are more than `size`. So what
@@ -95,8 +110,7 @@ def at_most(size: int, rows: int, partials: DataFrame, schema: pa.Schema, more: 
         f"CASE WHEN NOT ({over}) THEN {quoted(name)} END AS {quoted(name)}" if name in texts else quoted(name)
         for name in (*schema.names, *more)
     ]
-    numbered = partials.selectExpr("*", f"{_PLACE} AS __place").where(f"__place <= {most}L")
-    return numbered.selectExpr(*columns, f"{over} AS {OVER}")
+    return Cap(f"__place <= {most}L", [*columns, f"{over} AS {OVER}"])
 
 
 def _keys(node: AggregateNode, lane: Lane) -> list[str]:
