@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from penstock.planner.lookup import (
     Labour,
     LookupChoice,
@@ -22,6 +24,12 @@ SMOOTHING = 0.3
 _SLOWEST, _FASTEST = 1000.0, 0.1
 """Reads may take so many times what was assumed, or so little of it."""
 _SHARPEST = 1e-4
+
+_ABOUT = 0.03
+"""What is known is about the same within this part of it: choosing anew takes as long as ten thousand rows."""
+
+_LOOKS = 8
+"""The skew is found in so many epochs, then in one of so many."""
 
 
 class LookupPilot:
@@ -59,6 +67,8 @@ class LookupPilot:
         """The part of the rows that was answered from memory lately, if a cache was asked."""
         self.choice: LookupChoice | None = None
         """The latest decision."""
+        self._known: tuple[float, ...] | None = None
+        """What it was made from."""
 
     @property
     def reads(self) -> ReadCosts:
@@ -66,14 +76,17 @@ class LookupPilot:
         return self._assumed.scaled(self.slower)
 
     def decide(self) -> LookupChoice:
-        """How to run the next epoch."""
-        self.choice = choose_lookup(self.load, self.reads, self._current, self._preference, self._labour)
+        """How to run the next epoch; as the one before, as long as about the same is known."""
+        known = (self.load.rows_per_second, self.load.epoch_seconds, self.load.exponent, self.slower)
+        if self.choice is None or self._known is None or not np.allclose(known, self._known, rtol=_ABOUT, atol=_ABOUT):
+            self.choice = choose_lookup(self.load, self.reads, self._current, self._preference, self._labour)
+            self._known = known
         self._current = self.choice.method
         return self.choice
 
     def follow(self, method: PlannedLookup) -> None:
         """The next epoch was planned before, by this method: it is run again as it was."""
-        self._current = method
+        self._current, self._known = method, None
 
     def saw(
         self,
@@ -91,8 +104,10 @@ class LookupPilot:
             return
         self._epochs += 1
         self._pace(rows / self.load.shards, stream_seconds)
-        self._skew(rows, counts, keys)
-        self._speed(rows, task_seconds, counts)
+        if self._epochs <= _LOOKS or self._epochs % _LOOKS == 0:
+            self._skew(rows, counts, keys)
+        if self._epochs > 1:  # The first finds the table cold.
+            self._speed(rows, task_seconds, counts)
 
     def _pace(self, rows: float, seconds: float) -> None:
         if seconds > 0:
