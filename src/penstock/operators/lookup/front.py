@@ -282,11 +282,14 @@ class FrontStage:
             before += live.size
 
     def _forget(self, hashes: Hashes) -> None:
-        """Entries that are offered anew are replaced."""
+        """Entries that are offered anew are replaced; the hashes are ascending, as those of a block."""
         for block in self._blocks:
-            again = np.isin(hashes_of(block.rows)[block.first], hashes) & block.alive
-            if again.any():
-                block.alive &= ~again
+            held = hashes_of(block.rows)
+            held = held if block.single else held[block.first]
+            places = held.searchsorted(hashes)
+            again = places[held.take(places, mode="clip") == hashes]
+            if block.alive[again].any():
+                block.alive[again] = False
                 block.changed = True
 
     def _decay(self, offers: int) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.budget import Budget
 from penstock.core.operator import Out
 from penstock.core.pages import Page, PageStore, read_page, write_page
 from penstock.core.rows import HASH, TIME, Hashes, Indices, hashes_of
@@ -16,6 +17,9 @@ from penstock.operators.lookup.back import Desk, Met
 from penstock.operators.lookup.front import FrontStage
 from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.waiting import Waiting
+
+_COUNT = 16
+"""Bytes of a hash and how often it was missed."""
 
 MISSED = 2
 """The port of pages that say how often keys were missed."""
@@ -39,7 +43,7 @@ class IndexJoin:
         self._settings = settings
         self._desk = desk
         self.waiting = waiting
-        self.missed = Missed()
+        self.missed = Missed(desk.budget)
         self._found = desk.table.size.row
         """Bytes that a key finds, at most on average of a request."""
 
@@ -111,9 +115,9 @@ class IndexJoin:
 
 
 class Missed:
-    """The temporary buffer: how often keys were missed lately, forgotten when a span of misses is over.
+    """The temporary buffer: how often keys were missed lately, forgotten when a span of misses is over, or for room.
 
-    >>> missed = Missed()
+    >>> missed = Missed(Budget(1000))
     >>> missed.count(np.array([7, 7, 8], np.uint64), span=3)
     >>> missed.of(np.array([7, 9], np.uint64)).tolist()
     [2, 0]
@@ -122,7 +126,8 @@ class Missed:
     [0, 1]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
         self._hashes = np.empty(0, np.uint64)
         self._counts = np.empty(0, np.int64)
         self._misses = 0
@@ -130,7 +135,7 @@ class Missed:
     def count(self, hashes: Hashes, span: int) -> None:
         """Some more misses."""
         if self._misses >= span:
-            self._hashes, self._counts, self._misses = self._hashes[:0], self._counts[:0], 0
+            self._forget()
         self._misses += hashes.size
         keys, counts = np.unique(hashes, return_counts=True)
         self._merge(keys, counts)
@@ -158,5 +163,22 @@ class Missed:
         self._misses = int(self._counts.sum())
 
     def _merge(self, hashes: Hashes, counts: Indices) -> None:
-        self._hashes, places = np.unique(np.concatenate([self._hashes, hashes]), return_inverse=True)
-        self._counts = np.bincount(places, np.concatenate([self._counts, counts])).astype(np.int64)
+        """Add counts to those of the same hashes; both are ascending."""
+        places = self._hashes.searchsorted(hashes)
+        known = (
+            self._hashes.take(places, mode="clip") == hashes if self._hashes.size else np.zeros(hashes.size, np.bool_)
+        )
+        self._counts[places[known]] += counts[known]
+        fresh = np.flatnonzero(~known)
+        size = _COUNT * (self._hashes.size + fresh.size)
+        if size > self._budget.room:
+            self._forget()
+            return
+        with self._budget.hold(size, "counts of missed keys, while they grow"):
+            self._hashes = np.insert(self._hashes, places[fresh], hashes[fresh])
+            self._counts = np.insert(self._counts, places[fresh], counts[fresh])
+        self._budget.charge(_COUNT * fresh.size, "counts of missed keys")
+
+    def _forget(self) -> None:
+        self._budget.release(_COUNT * self._hashes.size)
+        self._hashes, self._counts, self._misses = self._hashes[:0].copy(), self._counts[:0].copy(), 0
