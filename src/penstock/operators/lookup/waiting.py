@@ -53,7 +53,7 @@ class Waiting:
         self._batches: list[pa.RecordBatch] = []
         self._stored = 0
         self._charged = 0
-        self._table = np.empty((0, len(_COLUMNS)), np.int64)
+        self._table = np.empty((len(_COLUMNS), 0), np.int64)
         self._begin = self._end = 0
         self._next = 0
 
@@ -109,12 +109,12 @@ class Waiting:
         self._budget.charge(size, "rows that wait for the table")
         self._charged += size
         new = self._grow(count)
-        new[:, _COLUMN["place"]] = np.arange(self._stored, self._stored + count)
-        new[:, _COLUMN["seq"]] = np.arange(self._next, self._next + count)
-        new[:, _COLUMN["hash"]] = hashes.view(np.int64)
-        new[:, _COLUMN["partition"]] = new[:, _COLUMN["start"]] = partition
-        new[:, _COLUMN["matched"]] = 0
-        new[:, _COLUMN["attempts"]] = attempts
+        new[_COLUMN["place"]] = np.arange(self._stored, self._stored + count)
+        new[_COLUMN["seq"]] = np.arange(self._next, self._next + count)
+        new[_COLUMN["hash"]] = hashes.view(np.int64)
+        new[_COLUMN["partition"]] = new[_COLUMN["start"]] = partition
+        new[_COLUMN["matched"]] = 0
+        new[_COLUMN["attempts"]] = attempts
         self._next += count
         self._append(rows)
 
@@ -127,10 +127,10 @@ class Waiting:
     def take(self, which: Mask) -> tuple[pa.RecordBatch, dict[str, Indices]]:
         """Some of the rows, and the numbers beside them; they wait no longer."""
         rows = self.rows(which)
-        taken = self._table[self._begin : self._end][which]
-        self._remove(which, taken.shape[0])
+        taken = {name: self._column(name)[which] for name in _NUMBERS}
+        self._remove(which, rows.num_rows)
         self._shrink()
-        return rows, {name: np.ascontiguousarray(taken[:, _COLUMN[name]]) for name in _NUMBERS}
+        return rows, taken
 
     def oldest(self, count: int) -> Mask:
         """Which are the `count` that came first."""
@@ -158,7 +158,7 @@ class Waiting:
         if not len(self):
             return []
         rows = self.rows(np.ones(len(self), np.bool_))
-        extra = [pa.array(np.ascontiguousarray(self._column(name))) for name in _NUMBERS]
+        extra = [pa.array(self._column(name)) for name in _NUMBERS]
         fields = [*self._schema, *(pa.field(f"__{name}", pa.int64()) for name in _NUMBERS)]
         whole = pa.RecordBatch.from_arrays([*rows.columns, *extra], schema=pa.schema(fields))
         order = page_order(hashes_of(whole), times_of(whole))
@@ -179,26 +179,30 @@ class Waiting:
             store.drop(page.name)
 
     def _column(self, name: str) -> Indices:
-        return self._table[self._begin : self._end, _COLUMN[name]]
+        return self._table[_COLUMN[name], self._begin : self._end]
 
     def _grow(self, count: int) -> Indices:
         """Room for the numbers of `count` more rows: that of rows that left first if it is enough."""
         alive = len(self)
-        if self._end + count > self._table.shape[0]:
-            room = self._table.shape[0]
-            table = np.empty((max(room, 2 * (alive + count)), len(_COLUMNS)), np.int64)
-            table[:alive] = self._table[self._begin : self._end]
+        room = self._table.shape[1]
+        if self._end + count > room:
+            table = np.empty((len(_COLUMNS), max(room, 2 * (alive + count))), np.int64)
+            table[:, :alive] = self._table[:, self._begin : self._end]
             self._table, self._begin, self._end = table, 0, alive
         self._end += count
-        return self._table[self._end - count : self._end]
+        return self._table[:, self._end - count : self._end]
 
     def _remove(self, which: Mask, count: int) -> None:
         if which[:count].all():
             self._begin += count
             return
-        kept = self._table[self._begin : self._end][~which]
+        # What is before the first that leaves stays where it is.
+        first = int(np.argmax(which))
+        kept = np.flatnonzero(~which[first:])
+        begin = self._begin + first
+        for column in self._table:
+            column[begin : begin + kept.size] = column[begin : self._end].take(kept)
         self._end -= count
-        self._table[self._begin : self._end] = kept
 
     def _append(self, rows: pa.RecordBatch) -> None:
         """Keep rows; each batch is at least twice its successor, so that few batches are copied few times."""
