@@ -98,6 +98,7 @@ WINDOWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("seconds", [0, 20])
 def test_f26_both_architectures_give_the_answers_of_the_definition(query, seconds):
@@ -176,6 +177,7 @@ def test_f26_out_of_order_holds_no_more_than_in_order(query):
     assert last[0].held - first[0].held > last[1].held - first[1].held, "in order grows faster with the skew"
 
 
+@pytest.mark.slow
 def test_f26_in_a_join_both_hold_about_the_same():
     """Figure 8-9: tuples that one architecture holds before the join, the other holds in it."""
     for seconds in (0, 20):

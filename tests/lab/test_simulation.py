@@ -124,6 +124,7 @@ class TestTheClock:
 
 
 class TestCharges:
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", METHODS)
     def test_every_pair_of_rows_in_a_partition_is_compared_once(self, name):
         """Nested loops compare what is in each other's window; a block goes whole, so that some that are over are too.
@@ -189,6 +190,7 @@ class TestJoins:
         run = simulate(join(), (trace(), trace()), FREE, Pace())
         assert run.results.emitted.size == run.taken[0].size == 0
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", METHODS)
     @pytest.mark.parametrize("comparison", [0, 1e-5, 1e-3])
     def test_every_method_is_exact_however_slow_the_machine(self, name, comparison):

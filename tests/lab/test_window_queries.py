@@ -159,6 +159,7 @@ class TestSurge:
         assert lossless
         assert busy < 0.6
 
+    @pytest.mark.slow
     def test_f25_out_of_order_takes_half_as_many_packets_again_at_many_groups_and_as_many_at_few(self):
         rates = {
             (flush, groups): point(Surge(flush, 2, groups), 1 / 1000)[RATE.name]
@@ -190,6 +191,7 @@ class TestTrials:
         assert point(Paning(5, 20), 1 / 50)[RATIO.name] == pytest.approx(0.25)
         assert point(Paning(5, 1), 1 / 50)[RATIO.name] == pytest.approx(1.2)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "trial", [lambda keep: Groups(keep, "window", 5), lambda keep: ThreeLinks(keep, 2, seconds=14)]
     )
@@ -202,6 +204,7 @@ class TestTrials:
         assert oa[HELD.name] < opib[HELD.name] < opob[HELD.name]
         assert oa[RESULT_LATENCY.name] < 1 < min(opob[RESULT_LATENCY.name], opib[RESULT_LATENCY.name])
 
+    @pytest.mark.slow
     def test_a_late_link_is_waited_for_in_order_with_tuples(self):
         held = {
             (kind, skew): point(Skewed("8-5", kind, skew, seconds=360, every=5), 1 / 1000)[HELD.name]
@@ -211,6 +214,7 @@ class TestTrials:
         assert held["iop", 10] > held["iop", 0]
         assert held["oop", 10] < held["iop", 10]
 
+    @pytest.mark.slow
     def test_the_same_seed_gives_the_same_numbers(self):
         trial = ThreeLinks("adapt", 2, seconds=8)
         assert point(trial, seed=1) == point(trial, seed=1) != point(trial, seed=2)

@@ -457,6 +457,7 @@ def test_what_is_no_condition_on_the_results_is_refused_by_having(having, messag
 # Memory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("memory", "size"), [(1_500, 1), (2_500, 7), (6_000, 7)])
 def test_state_that_outgrows_the_memory_goes_to_files_and_results_stay_exact(memory, size):
     """24 epochs of `size` rows a side, all of which stay in state: up to five times the memory."""
@@ -576,6 +577,7 @@ def many_panes(flow, epochs: int = 30, **more):
     )
 
 
+@pytest.mark.slow
 def test_windows_turn_to_differences_once_they_are_seen_to_pay_and_results_stay_the_same():
     steered, named = pk.LocalFlow(), pk.LocalFlow()
     out, expected = many_panes(steered), many_panes(named, method="paned")

@@ -187,6 +187,7 @@ def rates(*phases: tuple[int, int, int]) -> list[Event]:
     return events
 
 
+@pytest.mark.slow
 def test_memory_moves_to_the_slower_stream_and_the_faster_keeps_the_least():
     """000-23: left is six times faster, then right is; whoever is slower holds most of the recent memory."""
     parts = {"recent": 0.5, "frequent": 0.2, "invalidation": 0.3, "least": 0.3}

@@ -115,6 +115,7 @@ def many(port: int, count: int, seed: int) -> Arrive:
     return Arrive(port, [{"k": k, "t": t, "id": n} for n, (k, t) in enumerate(drawn)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ORDERED)
 @pytest.mark.parametrize("within", [band(20, 20), tumbling(50)])
 def test_f20_order_is_kept_where_rows_and_results_are_many_times_the_memory(method, within):

@@ -75,12 +75,14 @@ def test_f15_adapting_gives_on_each_data_set_what_eager_and_lazy_give(number):
     assert adapt == ran(number, "lazy").results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [3, 4, 5])
 def test_f15_adapting_holds_less_than_eager_and_than_lazy_on_ds3_to_ds5(number):
     adapt, eager, lazy = (ran(number, keeping).most for keeping in ("adapt", "eager", "lazy"))
     assert adapt < 0.95 * min(eager, lazy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 2])
 def test_f15_adapting_holds_no_more_than_the_better_of_both_on_ds1_and_ds2(number):
     adapt, eager, lazy = (ran(number, keeping).most for keeping in ("adapt", "eager", "lazy"))

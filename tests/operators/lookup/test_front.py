@@ -229,6 +229,7 @@ def hit_shares(policy: str) -> list[float]:
     return shares
 
 
+@pytest.mark.slow
 def test_decay_regains_its_hit_share_when_other_keys_become_frequent():
     shares = hit_shares("decay")
     steady = np.mean(shares[5:10])
@@ -237,6 +238,7 @@ def test_decay_regains_its_hit_share_when_other_keys_become_frequent():
     assert steady > 0.4
 
 
+@pytest.mark.slow
 def test_what_was_frequent_once_stays_by_policy_strict():
     shares = hit_shares("strict")
     assert np.mean(shares[14:]) < np.mean(hit_shares("decay")[14:])
@@ -245,6 +247,7 @@ def test_what_was_frequent_once_stays_by_policy_strict():
 # F23: memory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "back",
     [Inlj(), MeshJoin(), HybridJoin(), Partitioned(), Ssij()],
