@@ -17,6 +17,7 @@ from penstock.core.rows import TIME, RowType
 from penstock.core.windows import PartitionedWindow, TupleWindow, landmark, session, slide_by_tuple, sliding
 from penstock.kernels.hashing import hash_keys
 from penstock.operators.aggregate import spellings as pk
+from penstock.operators.aggregate.aggregation import Given
 from penstock.operators.aggregate.config import WindowAggregate
 from penstock.operators.aggregate.costs import WindowCosts
 from penstock.operators.aggregate.low_level import LowLevel, _Slot, _Table, evictions
@@ -108,7 +109,7 @@ class PrintedWid(WidAggregation):
 def test_f10_the_printed_aggregate_loses_windows_that_bounds_skip():
     case = counting(sliding(10, 5), Arrive([row(3), row(8), row(12)]), Advance(30), method="wid")
     assert run(case).results == case.expected()
-    printed = PrintedWid(case.config, (ROWS,), Run(case.config).store, Budget(1 << 20), State())
+    printed = PrintedWid(Given(case.config, (ROWS,), Run(case.config).store, Budget(1 << 20), State()))
     aggregation = Run(case.config)
     aggregation.logics = [printed]
     for event in case.events:

@@ -14,23 +14,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.budget import Budget
-from penstock.core.meter import Meter, Tally
-from penstock.core.operator import Allowance, Out, State
-from penstock.core.pages import PageStore
-from penstock.core.progress import Bounds
-from penstock.core.rows import RowType, hashes_of, times_of
+from penstock.core.operator import Out, State
+from penstock.core.rows import hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
 from penstock.core.windows import Slides, Wid
 from penstock.kernels.segments import Mask
+from penstock.operators.aggregate.aggregation import Aggregation, Given, tidy_pages
 from penstock.operators.aggregate.buffer import Buffer
-from penstock.operators.aggregate.config import Panes, WindowAggregate
-from penstock.operators.aggregate.entry import Entry, inside
+from penstock.operators.aggregate.config import Panes
+from penstock.operators.aggregate.entry import inside
 from penstock.operators.aggregate.inherited import Inherited
 from penstock.operators.aggregate.lanes import clean, counting
 from penstock.operators.aggregate.methods import AdaptWid
-from penstock.operators.aggregate.partials import Partials, Piece, Source, folded, pieces, with_arrivals
-from penstock.operators.aggregate.results import Read, Results
+from penstock.operators.aggregate.partials import Piece, Source, folded, pieces, with_arrivals
+from penstock.operators.aggregate.results import Read
 from penstock.operators.aggregate.roles import by_port, port_of
 from penstock.operators.aggregate.spread import spread_over_windows
 from penstock.operators.aggregate.tuples import counted
@@ -39,48 +36,28 @@ _MOMENTS = 64
 """How many pairs of high and low water marks are remembered, to know how long windows stay open."""
 
 
-class AdaptAggregation:
+class AdaptAggregation(Aggregation):
     """AdaptWID on one shard (specs: window-queries §2.8; F15)."""
 
-    def __init__(
-        self,
-        config: WindowAggregate,
-        inputs: tuple[RowType, ...],
-        store: PageStore,
-        budget: Budget,
-        state: State,
-        settings: AdaptWid,
-        meter: Meter | None = None,
-    ) -> None:
-        self._config = config
-        self._windows: Slides = config.window.on(config.unit)  # type: ignore[assignment]
+    def __init__(self, given: Given, settings: AdaptWid) -> None:
+        super().__init__(given)
+        self._windows: Slides = given.config.window.on(given.config.unit)  # type: ignore[assignment]
         self._panes = Panes.of(self._windows)
-        self._budget = budget
-        self._rows = inputs[0]
-        self._meter = meter or Tally()
-        self._entry = Entry(config, inputs, budget)
-        self._results = Results(config, inputs, self._entry.lanes, budget)
-        self._settings = _with_sizes(settings, self._entry.lanes[0].schema, inputs[0].inside)
-        self._bound = TIME_MIN
-        pages = by_port(state, store, ("windows", "waiting", "volumes", "eager", "panes"))
+        self._settings = _with_sizes(settings, self._entry.lanes[0].schema, self._rows.inside)
+        pages = by_port(given.state, given.store, ("windows", "waiting", "volumes", "eager", "panes"))
         self._tables, self._passing = (
-            [
-                Partials(lane, port_of(role, place), store, budget, pages.get(port_of(role, place), []))
-                for place, lane in enumerate(self._entry.lanes)
-            ]
+            [given.partials(lane, port_of(role, place), pages) for place, lane in enumerate(self._entry.lanes)]
             for role in ("windows", "passing")
         )
-        groups = counting(config.by, (), inputs[0])
-        self._volumes, self._eager = (
-            Partials(groups, port_of(role), store, budget, pages.get(port_of(role), []))
-            for role in ("volumes", "eager")
-        )
-        self._waiting = Buffer(inputs[0].inside, port_of("waiting"), store, budget, pages.pop(port_of("waiting"), []))
-        self._inherited = Inherited(self._entry, inputs[0], self._panes, store, budget, pages)
-        self._told_where = not state.pages
-        self._seen: Time = state.meta.get("seen", TIME_MIN)
-        self._moments: list[list[Time]] = state.meta.get("moments", [])
-        self._open: float = state.meta.get("open", self._windows.range)
+        groups = counting(given.config.by, (), self._rows)
+        self._volumes, self._eager = (given.partials(groups, port_of(role), pages) for role in ("volumes", "eager"))
+        waiting = port_of("waiting")
+        self._waiting = Buffer(self._rows.inside, waiting, given.store, given.budget, pages.pop(waiting, []))
+        self._inherited = Inherited(self._entry, self._rows, self._panes, given.store, given.budget, pages)
+        self._told_where = not given.state.pages
+        self._seen: Time = given.state.meta.get("seen", TIME_MIN)
+        self._moments: list[list[Time]] = given.state.meta.get("moments", [])
+        self._open: float = given.state.meta.get("open", self._windows.range)
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
         """Count rows by group; those of eager groups are folded, the others wait. Partials cannot wait."""
@@ -122,24 +99,10 @@ class AdaptAggregation:
         if complete < TIME_MAX:
             self._turn_lazy()
 
-    def idle(self, work: Allowance) -> Iterator[Out]:
-        """Nothing is put off."""
-        return iter(())
-
-    def end(self) -> Iterator[Out]:
-        """Every window comes out."""
-        return self.advance(0, TIME_MAX)
-
-    def bounds(self) -> Bounds:
-        """The first window that is not complete."""
-        return self._config.bounds(self._bound)
-
     def state(self) -> State:
         """Partials of eager groups, rows of lazy ones, who is which, and how long windows have stayed open."""
-        for table in (*self._tables, self._volumes, self._eager):
-            table.tidy()
-        tables: list[Partials | Buffer] = [*self._tables, self._volumes, self._eager, self._waiting]
-        pages = (*(page for table in tables for page in table.pages), *self._inherited.pages)
+        tables = tidy_pages([*self._tables, self._volumes, self._eager])
+        pages = (*tables, *self._waiting.pages, *self._inherited.pages)
         meta: dict[str, Any] = {"seen": self._seen, "moments": self._moments, "open": self._open}
         return State(pages, meta if pages else {})
 

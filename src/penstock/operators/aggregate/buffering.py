@@ -11,15 +11,12 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.budget import Budget
 from penstock.core.durations import Duration
-from penstock.core.meter import Meter
 from penstock.core.operator import Out, State
-from penstock.core.pages import PageStore
-from penstock.core.rows import RowType, times_of
+from penstock.core.rows import times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.core.windows import Wids
-from penstock.operators.aggregate.config import WindowAggregate
+from penstock.operators.aggregate.aggregation import Given
 from penstock.operators.aggregate.methods import Buffering
 from penstock.operators.aggregate.wid import WidAggregation
 
@@ -30,18 +27,10 @@ _PIECE = 1 << 14
 class BufferingAggregation(WidAggregation):
     """Consistent and generous slack on one shard (specs: window-queries §2.6; F11). Rows count in order of arrival."""
 
-    def __init__(
-        self,
-        config: WindowAggregate,
-        inputs: tuple[RowType, ...],
-        store: PageStore,
-        budget: Budget,
-        state: State,
-        settings: Buffering,
-        meter: Meter | None = None,
-    ) -> None:
-        super().__init__(config, inputs, store, budget, state, meter)
-        self._slack = Duration.of(settings.slack, "slack").on(config.unit, "slack") if settings.slack else 0
+    def __init__(self, given: Given, settings: Buffering) -> None:
+        super().__init__(given)
+        state, unit = given.state, given.config.unit
+        self._slack = Duration.of(settings.slack, "slack").on(unit, "slack") if settings.slack else 0
         self._late = settings.late
         self._seen: Time = state.meta.get("seen", TIME_MIN)
         self.lost: int = state.meta.get("lost", 0)
@@ -84,4 +73,4 @@ class BufferingAggregation(WidAggregation):
         spread = rows.take(pa.array(np.repeat(np.arange(rows.num_rows), sizes)))
         for place, lane in enumerate(self._entry.lanes):
             if spread.num_rows:
-                self._tables[place].add(lane.lift(spread, self._inputs[0], wids))
+                self._tables[place].add(lane.lift(spread, self._rows, wids))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from penstock.core.budget import Budget
-from penstock.core.meter import Meter
-from penstock.core.operator import Logic, State
-from penstock.core.pages import PageStore
-from penstock.core.rows import RowType
+from dataclasses import replace
+
+from penstock.core.operator import Logic
 from penstock.core.windows import Landmark, PartitionedWindow, Session, SlideByTuple
 from penstock.operators.aggregate.adapt_wid import AdaptAggregation
+from penstock.operators.aggregate.aggregation import Given
 from penstock.operators.aggregate.buffering import BufferingAggregation
-from penstock.operators.aggregate.config import WindowAggregate
 from penstock.operators.aggregate.differential import DifferentialAggregation, check_differential
 from penstock.operators.aggregate.landmark import LandmarkAggregation
 from penstock.operators.aggregate.methods import AdaptWid, Buffering
@@ -22,46 +20,33 @@ from penstock.operators.aggregate.updating import UpdatingAggregation
 from penstock.operators.aggregate.wid import WidAggregation
 
 
-def logic_of(
-    config: WindowAggregate,
-    inputs: tuple[RowType, ...],
-    store: PageStore,
-    budget: Budget,
-    state: State,
-    meter: Meter | None,
-) -> Logic:
+def logic_of(given: Given) -> Logic:
     """The logic of a config."""
+    config = given.config
     if config.emit != "final":
-        return UpdatingAggregation(config, inputs, store, budget, state, meter)
+        return UpdatingAggregation(given)
     if isinstance(config.window, PartitionedWindow):
-        return PartitionedAggregation(config, inputs, store, budget, state, meter)
+        return PartitionedAggregation(given)
     if config.by_arrival:
-        return ArrivalAggregation(lambda s: _sliding(config, inputs, store, budget, s, meter), store, state)
+        return ArrivalAggregation(lambda state: _sliding(replace(given, state=state)), given.store, given.state)
     if isinstance(config.window, SlideByTuple):
-        return SlideByTupleAggregation(config, inputs, store, budget, state, meter)
+        return SlideByTupleAggregation(given)
     if isinstance(config.window, Session):
-        return SessionAggregation(config, inputs, store, budget, state, meter)
+        return SessionAggregation(given)
     if isinstance(config.window, Landmark):
-        return LandmarkAggregation(config, inputs, store, budget, state, meter)
-    return _sliding(config, inputs, store, budget, state, meter)
+        return LandmarkAggregation(given)
+    return _sliding(given)
 
 
-def _sliding(
-    config: WindowAggregate,
-    inputs: tuple[RowType, ...],
-    store: PageStore,
-    budget: Budget,
-    state: State,
-    meter: Meter | None,
-) -> Logic:
-    if config.method == "adapt" or isinstance(config.method, AdaptWid):
-        settings = config.method if isinstance(config.method, AdaptWid) else AdaptWid()
-        return AdaptAggregation(config, inputs, store, budget, state, settings, meter)
-    if isinstance(config.method, Buffering):
-        return BufferingAggregation(config, inputs, store, budget, state, config.method, meter)
-    if config.method == "wid":
-        return WidAggregation(config, inputs, store, budget, state, meter)
-    if config.method == "differential":
-        check_differential(config, inputs)
-        return DifferentialAggregation(config, inputs, store, budget, state, meter)
-    return PanedAggregation(config, inputs, store, budget, state, meter)
+def _sliding(given: Given) -> Logic:
+    method = given.config.method
+    if method == "adapt" or isinstance(method, AdaptWid):
+        return AdaptAggregation(given, method if isinstance(method, AdaptWid) else AdaptWid())
+    if isinstance(method, Buffering):
+        return BufferingAggregation(given, method)
+    if method == "wid":
+        return WidAggregation(given)
+    if method == "differential":
+        check_differential(given.config, given.inputs)
+        return DifferentialAggregation(given)
+    return PanedAggregation(given)

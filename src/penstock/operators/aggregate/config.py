@@ -303,9 +303,10 @@ class WindowAggregate:
         meter: Meter | None = None,
     ) -> Logic:
         """The algorithm for the window and the method."""
+        from penstock.operators.aggregate.aggregation import Given
         from penstock.operators.aggregate.choose import logic_of
 
-        return logic_of(self, inputs, store, budget, state, meter)
+        return logic_of(Given(self, inputs, store, budget, state, meter))
 
 
 def is_holistic(function: AnyFunction) -> TypeGuard[Holistic]:

@@ -16,19 +16,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.budget import Budget
-from penstock.core.meter import Meter, Tally
-from penstock.core.operator import Allowance, Out, State
-from penstock.core.pages import PageStore, read_page
-from penstock.core.progress import Bounds
-from penstock.core.rows import RowType, times_of
+from penstock.core.operator import Out, State
+from penstock.core.pages import read_page
+from penstock.core.rows import times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
 from penstock.core.windows import Landmarks, Slides, Wid
-from penstock.operators.aggregate.config import Panes, WindowAggregate
-from penstock.operators.aggregate.entry import Entry, inside
+from penstock.operators.aggregate.aggregation import Aggregation, Given
+from penstock.operators.aggregate.config import Panes
+from penstock.operators.aggregate.entry import inside
 from penstock.operators.aggregate.lanes import Lane
 from penstock.operators.aggregate.partials import Partials, Renumber, Source, write_folded
-from penstock.operators.aggregate.results import Read, Results
+from penstock.operators.aggregate.results import Read
 from penstock.operators.aggregate.roles import Role, by_port, port_of
 from penstock.operators.aggregate.spread import windows_of_panes
 
@@ -36,8 +34,10 @@ _FEW_WINDOWS = 64
 """Up to so many windows are tried one by one; of more, only those that hold a pane."""
 
 
-class PanedAggregation:
+class PanedAggregation(Aggregation):
     """Paned-WID on one shard (specs: window-queries §2.7; F12)."""
+
+    tells_of_rows = True
 
     direct_rows = 8_192
     """Windows of fewer partials than this are merged from their panes directly: a stack costs more than it saves."""
@@ -45,34 +45,18 @@ class PanedAggregation:
     roles: tuple[Role, ...] = ("panes", "running", "suffixes", "checkpoints")
     """What pages hold; a page's port tells its role and lane."""
 
-    def __init__(
-        self,
-        config: WindowAggregate,
-        inputs: tuple[RowType, ...],
-        store: PageStore,
-        budget: Budget,
-        state: State,
-        meter: Meter | None = None,
-    ) -> None:
-        self._config = config
-        self._windows: Slides | Landmarks = config.window.on(config.unit)  # type: ignore[assignment]
-        self._panes: Panes = config.panes  # type: ignore[assignment]
-        self._budget = budget
-        self._meter = meter or Tally()
-        self._entry = Entry(config, inputs, budget, self._meter)
-        self._results = Results(config, inputs, self._entry.lanes, budget)
-        self._bound = TIME_MIN
-        pages = by_port(state, store, self.roles)
+    def __init__(self, given: Given) -> None:
+        super().__init__(given)
+        self._windows: Slides | Landmarks = given.config.window.on(given.config.unit)  # type: ignore[assignment]
+        self._panes: Panes = given.config.panes  # type: ignore[assignment]
+        pages = by_port(given.state, given.store, self.roles)
         self._tables = {
-            role: [
-                Partials(lane, port_of(role, place), store, budget, pages.get(port_of(role, place), []))
-                for place, lane in enumerate(self._entry.lanes)
-            ]
+            role: [given.partials(lane, port_of(role, place), pages) for place, lane in enumerate(self._entry.lanes)]
             for role in self.roles
         }
-        self._closed: Wid = state.meta.get("closed", TIME_MIN)
-        self._told_where = bool(state.meta) or not state.pages
-        self._restore(state.meta)
+        self._closed: Wid = given.state.meta.get("closed", TIME_MIN)
+        self._told_where = bool(given.state.meta) or not given.state.pages
+        self._restore(given.state.meta)
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
         """Fold rows by pane."""
@@ -99,18 +83,6 @@ class PanedAggregation:
             yield from self._close(first, after)
         self._closed = max(self._closed, complete)
         self._forget()
-
-    def idle(self, work: Allowance) -> Iterator[Out]:
-        """Nothing is put off."""
-        return iter(())
-
-    def end(self) -> Iterator[Out]:
-        """Every window comes out."""
-        return self.advance(0, TIME_MAX)
-
-    def bounds(self) -> Bounds:
-        """The first window that is not complete."""
-        return self._config.bounds(self._bound)
 
     def state(self) -> State:
         """Panes that open windows need, and what was made of them."""

@@ -12,48 +12,27 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.budget import Budget
-from penstock.core.meter import Meter, Tally
-from penstock.core.operator import Allowance, Out, State
-from penstock.core.pages import Page, PageStore, read_page, write_page
-from penstock.core.progress import Bounds
-from penstock.core.rows import Indices, RowType, hashes_of, times_of
-from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
+from penstock.core.operator import Out, State
+from penstock.core.pages import Page, read_page, write_page
+from penstock.core.rows import Indices, hashes_of, times_of
+from penstock.core.time import TIME_MAX, Time, Times
 from penstock.core.windows import Sessions
 from penstock.kernels.segments import numbers_of, segment_of, starts_of
-from penstock.operators.aggregate.config import WindowAggregate
-from penstock.operators.aggregate.entry import Entry
+from penstock.operators.aggregate.aggregation import Aggregation, Given, tidy_pages
 from penstock.operators.aggregate.lanes import Lane, differing
-from penstock.operators.aggregate.partials import Partials, Piece, Source, folded, pieces
-from penstock.operators.aggregate.results import Results
+from penstock.operators.aggregate.partials import Piece, Source, folded, pieces
 
 _LAST = 1
 """The place of the function that keeps a session's last row's time."""
 
 
-class SessionAggregation:
+class SessionAggregation(Aggregation):
     """Session windows on one shard."""
 
-    def __init__(
-        self,
-        config: WindowAggregate,
-        inputs: tuple[RowType, ...],
-        store: PageStore,
-        budget: Budget,
-        state: State,
-        meter: Meter | None = None,
-    ) -> None:
-        self._config = config
-        self._sessions: Sessions = config.window.on(config.unit)  # type: ignore[assignment]
-        self._budget = budget
-        self._meter = meter or Tally()
-        self._entry = Entry(config, inputs, budget)
-        self._results = Results(config, inputs, self._entry.lanes, budget)
-        self._bound = TIME_MIN
-        self._tables = [
-            Partials(lane, place, store, budget, [page for page in state.pages if page.port == place])
-            for place, lane in enumerate(self._entry.lanes)
-        ]
+    def __init__(self, given: Given) -> None:
+        super().__init__(given)
+        self._sessions: Sessions = given.config.window.on(given.config.unit)  # type: ignore[assignment]
+        self._tables = [given.partials(lane, place, given.pages) for place, lane in enumerate(self._entry.lanes)]
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
         """The sessions of these rows alone; the main lane, which comes first, says where they start."""
@@ -86,23 +65,9 @@ class SessionAggregation:
         for table, pages in zip(self._tables, kept, strict=True):
             table.take(pages)
 
-    def idle(self, work: Allowance) -> Iterator[Out]:
-        """Nothing is put off."""
-        return iter(())
-
-    def end(self) -> Iterator[Out]:
-        """Every session comes out."""
-        return self.advance(0, TIME_MAX)
-
-    def bounds(self) -> Bounds:
-        """Sessions that end before the bound are out."""
-        return self._config.bounds(self._bound)
-
     def state(self) -> State:
         """Sessions that rows may still join."""
-        for table in self._tables:
-            table.tidy()
-        return State(tuple(page for table in self._tables for page in table.pages))
+        return State(tidy_pages(self._tables))
 
     def _keep(self, pages: list[Page], place: int, rows: pa.RecordBatch) -> None:
         table = self._tables[place]

@@ -13,22 +13,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.budget import Budget
-from penstock.core.meter import Meter, Tally
-from penstock.core.operator import Allowance, Out, State
-from penstock.core.pages import PageStore
-from penstock.core.progress import Bounds
-from penstock.core.rows import Hashes, Indices, RowType, hashes_of, times_of
+from penstock.core.operator import Out, State
+from penstock.core.rows import Hashes, Indices, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
 from penstock.core.windows import SlideByTuple, TupleSlides
 from penstock.kernels.equal import same
 from penstock.kernels.match import expand, ranges
 from penstock.kernels.segments import Mask, is_null, numbers_of, starts_of
-from penstock.operators.aggregate.config import WindowAggregate
-from penstock.operators.aggregate.entry import Entry, inside
+from penstock.operators.aggregate.aggregation import Aggregation, Given, tidy_pages
+from penstock.operators.aggregate.entry import inside
 from penstock.operators.aggregate.lanes import SLIDE, Lane, clean, counting, differing
-from penstock.operators.aggregate.partials import Partials, Piece, Source, cost, folded, pieces
-from penstock.operators.aggregate.results import Results
+from penstock.operators.aggregate.partials import Piece, Source, cost, folded, pieces
 from penstock.operators.aggregate.tuples import counted, positions
 
 _COUNTS = 1_001
@@ -38,34 +33,16 @@ _PAIR = 256
 """Bytes that giving one bin to one window takes besides its columns."""
 
 
-class SlideByTupleAggregation:
+class SlideByTupleAggregation(Aggregation):
     """Slide-by-tuple windows on one shard (specs: window-queries §2.3, §2.5; F07)."""
 
-    def __init__(
-        self,
-        config: WindowAggregate,
-        inputs: tuple[RowType, ...],
-        store: PageStore,
-        budget: Budget,
-        state: State,
-        meter: Meter | None = None,
-    ) -> None:
-        self._config = config
-        self._window: SlideByTuple = config.window  # type: ignore[assignment]
-        self._windows: TupleSlides = self._window.on(config.unit)
-        self._budget = budget
-        self._rows = inputs[0]
-        self._meter = meter or Tally()
-        self._entry = Entry(config, inputs, budget)
-        self._results = Results(config, inputs, self._entry.lanes, budget)
-        self._bound = TIME_MIN
-        self._told_where = not state.pages
-        self._tables = [
-            Partials(lane, place, store, budget, [page for page in state.pages if page.port == place])
-            for place, lane in enumerate(self._entry.lanes)
-        ]
-        counts = [page for page in state.pages if page.port == _COUNTS]
-        self._counts = Partials(counting(config.by, (), inputs[0]), _COUNTS, store, budget, counts)
+    def __init__(self, given: Given) -> None:
+        super().__init__(given)
+        self._window: SlideByTuple = given.config.window  # type: ignore[assignment]
+        self._windows: TupleSlides = self._window.on(given.config.unit)
+        self._told_where = not given.state.pages
+        self._tables = [given.partials(lane, place, given.pages) for place, lane in enumerate(self._entry.lanes)]
+        self._counts = given.partials(counting(given.config.by, (), self._rows), _COUNTS, given.pages)
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
         """A bin for every time of a group, with how many of its rows slide the window if their numbers tell."""
@@ -87,23 +64,9 @@ class SlideByTupleAggregation:
                 yield from self._close(piece, since)
         self._forget()
 
-    def idle(self, work: Allowance) -> Iterator[Out]:
-        """Nothing is put off."""
-        return iter(())
-
-    def end(self) -> Iterator[Out]:
-        """Every window comes out."""
-        return self.advance(0, TIME_MAX)
-
-    def bounds(self) -> Bounds:
-        """A window's time is that of the row it ends at."""
-        return self._config.bounds(self._bound)
-
     def state(self) -> State:
         """Bins that windows to come may reach, and counts."""
-        for table in (*self._tables, self._counts):
-            table.tidy()
-        return State(tuple(page for table in (*self._tables, self._counts) for page in table.pages))
+        return State(tidy_pages([*self._tables, self._counts]))
 
     def _forget(self) -> None:
         if self._bound == TIME_MAX:

@@ -15,21 +15,19 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.budget import Budget
-from penstock.core.meter import Meter
 from penstock.core.operator import Allowance, Logic, Out, State
 from penstock.core.pages import PageStore, read_page, write_page
 from penstock.core.progress import Bounds
-from penstock.core.rows import HASH, TIME, Indices, RowType, hashes_of, times_of
+from penstock.core.rows import HASH, TIME, Indices, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
 from penstock.core.windows import PartitionedWindow, Slides
 from penstock.kernels.segments import numbers_of, segment_of
+from penstock.operators.aggregate.aggregation import Aggregation, Given
 from penstock.operators.aggregate.buffer import Buffer
-from penstock.operators.aggregate.config import Panes, WindowAggregate
-from penstock.operators.aggregate.entry import Entry, inside
+from penstock.operators.aggregate.config import Panes
+from penstock.operators.aggregate.entry import inside
 from penstock.operators.aggregate.lanes import Lane, clean, counting
 from penstock.operators.aggregate.partials import Partials, Piece, Source, folded, one_run, pieces, with_arrivals
-from penstock.operators.aggregate.results import Results
 
 _COUNTER = 1_000
 """The port of the page that holds the number of rows so far."""
@@ -91,34 +89,18 @@ class ArrivalAggregation:
         return State((*inner.pages, write_page(self._store, _COUNTER, row)), inner.meta)
 
 
-class PartitionedAggregation:
+class PartitionedAggregation(Aggregation):
     """Windows over the ranks of rows in their partitions (specs: window-queries §2.3; F05)."""
 
-    def __init__(
-        self,
-        config: WindowAggregate,
-        inputs: tuple[RowType, ...],
-        store: PageStore,
-        budget: Budget,
-        state: State,
-        meter: Meter | None = None,
-    ) -> None:
-        self._config = config
-        self._window: PartitionedWindow = config.window  # type: ignore[assignment]
+    def __init__(self, given: Given) -> None:
+        super().__init__(given)
+        self._window: PartitionedWindow = given.config.window  # type: ignore[assignment]
         self._windows: Slides = self._window.on()
         self._panes = Panes.of(self._windows)
-        self._budget = budget
-        self._rows = inputs[0]
-        self._entry = Entry(config, inputs, budget)
-        self._results = Results(config, inputs, self._entry.lanes, budget)
-        self._bound = TIME_MIN
-        mine = {port: [page for page in state.pages if page.port == port] for port in {p.port for p in state.pages}}
-        self._tables = [
-            Partials(lane, place, store, budget, mine.get(place, [])) for place, lane in enumerate(self._entry.lanes)
-        ]
-        counts = counting(self._window.partition, (), inputs[0])
-        self._counts = Partials(counts, _COUNTS, store, budget, mine.get(_COUNTS, []))
-        self._waiting = Buffer(inputs[0].inside, _WAITING, store, budget, mine.get(_WAITING, []))
+        pages = given.pages
+        self._tables = [given.partials(lane, place, pages) for place, lane in enumerate(self._entry.lanes)]
+        self._counts = given.partials(counting(self._window.partition, (), self._rows), _COUNTS, pages)
+        self._waiting = Buffer(self._rows.inside, _WAITING, given.store, given.budget, pages.get(_WAITING, []))
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
         """Rank rows at once, or let them wait until their order is known."""
@@ -138,14 +120,6 @@ class PartitionedAggregation:
             yield from self._process(None)
             for table in (*self._tables, self._counts):
                 table.clear()
-
-    def idle(self, work: Allowance) -> Iterator[Out]:
-        """Nothing is put off."""
-        return iter(())
-
-    def end(self) -> Iterator[Out]:
-        """Every window comes out."""
-        return self.advance(0, TIME_MAX)
 
     def bounds(self) -> Bounds:
         """Ranks do not progress together: any partition may still be at its first window until the end."""

@@ -11,50 +11,34 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from penstock.core.budget import Budget
-from penstock.core.meter import Meter, Tally
-from penstock.core.operator import Allowance, Out, State
-from penstock.core.pages import PageStore
-from penstock.core.progress import Bounds
-from penstock.core.rows import RowType, times_of
-from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
+from penstock.core.operator import Out, State
+from penstock.core.rows import times_of
+from penstock.core.time import TIME_MAX, Time, Times
 from penstock.core.windows import Slides, Wid
-from penstock.operators.aggregate.config import Panes, WindowAggregate
-from penstock.operators.aggregate.entry import Entry, inside
+from penstock.operators.aggregate.aggregation import Aggregation, Given, tidy_pages
+from penstock.operators.aggregate.config import Panes
+from penstock.operators.aggregate.entry import inside
 from penstock.operators.aggregate.inherited import Inherited
-from penstock.operators.aggregate.partials import Partials, Source
-from penstock.operators.aggregate.results import Read, Results
+from penstock.operators.aggregate.partials import Source
+from penstock.operators.aggregate.results import Read
 from penstock.operators.aggregate.roles import by_port, port_of
 from penstock.operators.aggregate.spread import spread_over_windows
 
 
-class WidAggregation:
+class WidAggregation(Aggregation):
     """WID on one shard (specs: window-queries §2.5; F09, F10)."""
 
-    def __init__(
-        self,
-        config: WindowAggregate,
-        inputs: tuple[RowType, ...],
-        store: PageStore,
-        budget: Budget,
-        state: State,
-        meter: Meter | None = None,
-    ) -> None:
-        self._config = config
-        self._inputs = inputs
-        self._windows: Slides = config.window.on(config.unit)  # type: ignore[assignment]
+    tells_of_rows = True
+
+    def __init__(self, given: Given) -> None:
+        super().__init__(given)
+        self._windows: Slides = given.config.window.on(given.config.unit)  # type: ignore[assignment]
         self._panes = Panes.of(self._windows)
-        self._budget = budget
-        self._meter = meter or Tally()
-        self._entry = Entry(config, inputs, budget, self._meter)
-        self._results = Results(config, inputs, self._entry.lanes, budget)
-        self._bound = TIME_MIN
-        pages = by_port(state, store, ("windows", "panes", "waiting"))
+        pages = by_port(given.state, given.store, ("windows", "panes", "waiting"))
         self._tables = [
-            Partials(lane, port_of("windows", place), store, budget, pages.get(port_of("windows", place), []))
-            for place, lane in enumerate(self._entry.lanes)
+            given.partials(lane, port_of("windows", place), pages) for place, lane in enumerate(self._entry.lanes)
         ]
-        self._inherited = Inherited(self._entry, inputs[0], self._panes, store, budget, pages)
+        self._inherited = Inherited(self._entry, self._rows, self._panes, given.store, given.budget, pages)
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
         """Fold rows by pane, then each pane into all its windows."""
@@ -87,20 +71,6 @@ class WidAggregation:
         wids = times_of(main)
         return self._windows.starts(wids), self._windows.ends(wids)
 
-    def idle(self, work: Allowance) -> Iterator[Out]:
-        """WID defers nothing."""
-        return iter(())
-
-    def end(self) -> Iterator[Out]:
-        """Every window comes out."""
-        return self.advance(0, TIME_MAX)
-
-    def bounds(self) -> Bounds:
-        """The first window that is not complete."""
-        return self._config.bounds(self._bound)
-
     def state(self) -> State:
         """The partials of open windows."""
-        for table in self._tables:
-            table.tidy()
-        return State((*(page for table in self._tables for page in table.pages), *self._inherited.pages))
+        return State((*tidy_pages(self._tables), *self._inherited.pages))

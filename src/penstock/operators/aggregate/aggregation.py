@@ -1,0 +1,93 @@
+"""What every aggregation of a shard has: lanes that rows enter, results that leave, a bound, and nothing put off."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.core.budget import Budget
+from penstock.core.meter import Meter, Tally
+from penstock.core.operator import Allowance, Out, State
+from penstock.core.pages import Page, PageStore
+from penstock.core.progress import Bounds
+from penstock.core.rows import RowType
+from penstock.core.time import TIME_MAX, TIME_MIN, Time
+from penstock.operators.aggregate.config import WindowAggregate
+from penstock.operators.aggregate.entry import Entry
+from penstock.operators.aggregate.lanes import Lane
+from penstock.operators.aggregate.partials import Partials
+from penstock.operators.aggregate.results import Results
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What an aggregation is made of, on one shard."""
+
+    config: WindowAggregate
+    inputs: tuple[RowType, ...]
+    store: PageStore
+    budget: Budget
+    state: State
+    meter: Meter | None = None
+
+    def partials(self, lane: Lane, port: int, pages: Mapping[int, list[Page]]) -> Partials:
+        """The partials of a lane under a port, with those of the pages that are there."""
+        return Partials(lane, port, self.store, self.budget, pages.get(port, []))
+
+    @property
+    def pages(self) -> dict[int, list[Page]]:
+        """The pages of the state, port by port."""
+        mine: dict[int, list[Page]] = {}
+        for page in self.state.pages:
+            mine.setdefault(page.port, []).append(page)
+        return mine
+
+
+class Aggregation(ABC):
+    """Windows of one shard; each kind of window, and each method, says how rows become windows."""
+
+    tells_of_rows = False
+    """Whether it is counted how many partials rows become as they enter."""
+
+    def __init__(self, given: Given) -> None:
+        self._config = given.config
+        self._rows = given.inputs[0]
+        self._budget = given.budget
+        self._meter: Meter = given.meter or Tally()
+        self._entry = Entry(given.config, given.inputs, given.budget, self._meter if self.tells_of_rows else None)
+        self._results = Results(given.config, given.inputs, self._entry.lanes, given.budget)
+        self._bound = TIME_MIN
+
+    @abstractmethod
+    def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
+        """Take rows, or partials of them, in."""
+
+    @abstractmethod
+    def advance(self, port: int, bound: Time) -> Iterator[Out]:
+        """Windows that are complete by this bound come out."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """All that windows to come need."""
+
+    def idle(self, work: Allowance) -> Iterator[Out]:
+        """Nothing is put off."""
+        return iter(())
+
+    def end(self) -> Iterator[Out]:
+        """Every window comes out."""
+        return self.advance(0, TIME_MAX)
+
+    def bounds(self) -> Bounds:
+        """Up to where windows are complete."""
+        return self._config.bounds(self._bound)
+
+
+def tidy_pages(tables: Sequence[Partials]) -> tuple[Page, ...]:
+    """The pages of some partials, few of them."""
+    for table in tables:
+        table.tidy()
+    return tuple(page for table in tables for page in table.pages)
