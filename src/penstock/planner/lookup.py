@@ -53,7 +53,7 @@ _KEPT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Labour:
-    """Seconds of the CPU for one row, as measured of this implementation on one core, state included.
+    """Seconds of the CPU for one row, as `python benchmarks/lookup_costs.py` measures them, state included.
 
     >>> Labour().hit < Labour().offer
     True
