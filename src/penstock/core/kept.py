@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
 from penstock.core.budget import Budget
+
+_EVERY: WeakSet[Kept[Any, Any]] = WeakSet()
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -27,13 +30,14 @@ class Kept(threading.local, Generic[K, V]):
 
     def __init__(self) -> None:
         self._things: OrderedDict[K, tuple[V, int]] = OrderedDict()
-        self._payer: Budget | None = None
         self._limit = 0
+        self.payer: Budget | None = None
         self.held = 0
+        _EVERY.add(self)
 
     def settle(self, payer: Budget, limit: int) -> None:
         """From now on `payer` is charged for what is kept, and no more than `limit` bytes are, or than fit."""
-        before, self._limit = self._payer, limit
+        before, self._limit = self.payer, limit
         if before is payer:
             self._shrink(limit)
             return
@@ -41,7 +45,7 @@ class Kept(threading.local, Generic[K, V]):
         if before is not None:
             before.release(self.held)
         payer.charge(self.held, _WHAT)
-        self._payer = payer
+        self.payer = payer
 
     def get(self, name: K) -> V | None:
         """What is kept under a name."""
@@ -58,10 +62,9 @@ class Kept(threading.local, Generic[K, V]):
 
     def put(self, name: K, thing: V, size: int) -> bool:
         """Keep something more, in the place of what was used longest ago if need be; whether it fits."""
-        assert self._payer is not None
-        if not self.clear_for(size) or size > self._payer.room:
+        if self.payer is None or not self.clear_for(size) or size > self.payer.room:
             return False
-        self._payer.charge(size, _WHAT)
+        self.payer.charge(size, _WHAT)
         self._things[name] = thing, size
         self.held += size
         return True
@@ -70,8 +73,32 @@ class Kept(threading.local, Generic[K, V]):
         while self.held > limit:
             _, (_, size) = self._things.popitem(last=False)
             self.held -= size
-            if self._payer is not None:
-                self._payer.release(size)
+            if self.payer is not None:
+                self.payer.release(size)
+
+
+def hand_over(payer: Budget, limit: int) -> None:
+    """A task begins: all that is kept here is paid for by it, up to `limit` bytes together, and the rest goes.
+
+    >>> kept = Kept()
+    >>> kept.settle(Budget(100), limit=100)
+    >>> kept.put("a", "…", 40)
+    True
+    >>> hand_over(task := Budget(100), limit=50)
+    >>> task.held, kept_by(task)
+    (40, 40)
+    >>> hand_over(task, limit=0)
+    >>> task.held
+    0
+    """
+    for kept in list(_EVERY):
+        kept.settle(payer, limit)
+        limit -= kept.held
+
+
+def kept_by(payer: Budget) -> int:
+    """How many bytes of what is kept here somebody pays for."""
+    return sum(kept.held for kept in _EVERY if kept.payer is payer)
 
 
 _WHAT = "what is kept of a table"

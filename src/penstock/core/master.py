@@ -7,7 +7,7 @@ partition unless the table says that it is not `clustered`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -130,6 +130,12 @@ def layout_of(table: MasterTable) -> str:
     That is with every version, unless the table has a `layout` that tells it more exactly.
     """
     return str(getattr(table, "layout", table.version))
+
+
+def edition_of(table: MasterTable) -> Hashable | None:
+    """What this version of this table goes by in this process, None if it cannot be told from others."""
+    edition: Hashable | None = getattr(table, "edition", None)
+    return edition
 
 
 def charged_to(table: MasterTable, budget: Budget) -> MasterTable:

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from penstock.core.budget import Budget, ample
-from penstock.core.errors import ConfigError, TableError
+from penstock.core.budget import Budget, ample, show_bytes
+from penstock.core.errors import BudgetError, ConfigError, TableError
 from penstock.core.kept import Kept
 from penstock.core.master import Changes, TableSize, master_schema
 from penstock.core.rows import Hashes, Indices, concat, hashes_of
@@ -214,6 +214,7 @@ class OpenParquetTable:
         self.unique = snapshot.verdict.unique
         self.clustered = snapshot.verdict.clustered
         self.version = snapshot.version
+        self.edition = (source, snapshot.version)
         self.size = TableSize(self._index.rows, self._index.nbytes)
 
     def within(self, budget: Budget) -> OpenParquetTable:
@@ -244,7 +245,14 @@ class OpenParquetTable:
         wide = self._groups.width(file) * sum(index.group_rows[group] for group in groups)
         # Several row groups are made one before they are sorted.
         size = int(max(known, wide)) * (2 if len(groups) == 1 else 3)
-        with self._budget.hold(size, f"a partition of {self._source}, while it is sorted,"):
+        if size > self._budget.room:
+            raise BudgetError(
+                f"A partition of {self._source} takes {show_bytes(size)} while it is sorted, but "
+                f"{show_bytes(max(0, self._budget.room))} of this task's {show_bytes(self._budget.limit)} are free. Write "
+                f"the files in smaller row groups, or a smaller partition_rows=, or method='cinlj'; or give the flow more "
+                f"memory=."
+            )
+        with self._budget.hold(size, "a partition of Parquet files"):
             rows = self._groups.read(file, groups)
             return sorted_master(not_null(rows, self.keys), self.keys)
 

@@ -41,6 +41,9 @@ _CHANGED_KEYS = 1 << 20
 _SAMPLE = 1_000
 """Rows whose width stands for that of all."""
 
+_UNLIKE_ANY = "open:"
+"""So begin versions of which nothing is known."""
+
 _COPIES = 3
 """An answer is there in parts, as one, and sorted."""
 
@@ -92,6 +95,8 @@ class SqlTable:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", (self.keys,) if isinstance(self.keys, str) else tuple(self.keys))
+        if self.select is not None:
+            object.__setattr__(self, "select", tuple(self.select))
         if not self.keys:
             raise ConfigError("keys=() names no column to look rows up by. Write keys=('customer_id',).")
         if self.changed_query is not None and not _SINCE.search(self.changed_query):
@@ -204,7 +209,7 @@ class SqlTable:
         if query is None and self.updated_column is not None:
             query = f"SELECT max({quoted(self.updated.name)}) FROM {quoted(*self.name)}"
         if query is None:
-            return f"open:{uuid.uuid4().hex}"
+            return f"{_UNLIKE_ANY}{uuid.uuid4().hex}"
         sql = query
         found = ask(self.source, lambda database: database.value(sql))
         return "empty" if found is None else f"at:{found}"
@@ -216,6 +221,7 @@ class OpenSqlTable:
     def __init__(self, source: SqlTable, version: str) -> None:
         self._source = source
         self.version = version
+        self.edition = None if version.startswith(_UNLIKE_ANY) else (source, version)
         self.columns = source.columns
         self.keys = source.keys
         self.clustered = True
