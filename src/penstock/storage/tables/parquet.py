@@ -136,7 +136,11 @@ class ParquetTable:
                 f"table can be opened again as it is now."
             )
         try:
-            return pq.ParquetFile(file.path, filesystem=files, memory_map=isinstance(files, fs.LocalFileSystem))
+            local = isinstance(files, fs.LocalFileSystem)
+            # Reading ahead would hold the bytes of whole row groups, or files, in private memory.
+            return pq.ParquetFile(
+                pa.memory_map(file.path) if local else files.open_input_file(file.path), pre_buffer=False
+            )
         except pa.ArrowInvalid as error:
             raise TableError(
                 f"{file.path} is no Parquet file ({error}). Move it out of {self.path}, or begin its name with '_'."
@@ -320,7 +324,9 @@ class _Groups:
         """The bytes of a row of a file, by some of them: an encoding may have made them small there."""
         if number not in self._widths:
             file = self._file(number)
-            sample = next(file.iter_batches(_SAMPLE, columns=self._columns(number)), None)
+            groups = range(file.num_row_groups)
+            full = [group for group in groups if file.metadata.row_group(group).num_rows][:1]
+            sample = next(file.iter_batches(_SAMPLE, row_groups=full, columns=self._columns(number)), None)
             self._widths[number] = sample.nbytes / sample.num_rows if sample is not None and sample.num_rows else 0.0
         return self._widths[number]
 
