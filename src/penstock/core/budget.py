@@ -7,7 +7,7 @@ chunks by it; a charge that does not fit raises, so that an overrun is a bug tha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from penstock.core.errors import BudgetError, ConfigError
@@ -60,6 +60,40 @@ class Budget:
             yield
         finally:
             self.release(size)
+
+    @contextmanager
+    def tab(self, what: str) -> Iterator[Callable[[int], None]]:
+        """Charge for the length of a block, piece by piece as sizes become known.
+
+        >>> budget = Budget(100)
+        >>> with budget.tab("rows") as charge:
+        ...     for size in (30, 20):
+        ...         charge(size)
+        ...     budget.held
+        50
+        >>> budget.held
+        0
+        """
+        total = 0
+
+        def charge(size: int) -> None:
+            nonlocal total
+            self.charge(size, what)
+            total += size
+
+        try:
+            yield charge
+        finally:
+            self.release(total)
+
+
+def ample() -> Budget:
+    """A budget that refuses nothing, for what no task does.
+
+    >>> ample().room > 10**15
+    True
+    """
+    return Budget(1 << 62)
 
 
 def parse_bytes(value: str | int, argument: str = "memory") -> int:

@@ -7,12 +7,13 @@ partition unless the table says that it is not `clustered`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from penstock.core.budget import Budget
 from penstock.core.rows import HASH, Hashes, Indices
 
 
@@ -129,6 +130,22 @@ def layout_of(table: MasterTable) -> str:
     That is with every version, unless the table has a `layout` that tells it more exactly.
     """
     return str(getattr(table, "layout", table.version))
+
+
+def edition_of(table: MasterTable) -> Hashable | None:
+    """What this version of this table goes by in this process, None if it cannot be told from others."""
+    edition: Hashable | None = getattr(table, "edition", None)
+    return edition
+
+
+def charged_to(table: MasterTable, budget: Budget) -> MasterTable:
+    """The table, with what it takes to read it, and what it keeps of that, charged to the task that reads.
+
+    That is all but the rows that come back, which are the caller's to charge. A read that does not fit raises. Tables
+    that are mapped or in memory anyway take nothing; the others have a method `within` for it.
+    """
+    within = getattr(table, "within", None)
+    return table if within is None else within(budget)
 
 
 def master_schema(columns: pa.Schema) -> pa.Schema:

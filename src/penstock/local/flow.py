@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from penstock.core.budget import Budget
 from penstock.core.errors import ConfigError, FlowError
+from penstock.core.kept import hand_over, kept_by
 from penstock.core.master import TableSource
 from penstock.core.meter import Tally
 from penstock.core.operator import Logic, Quiet, State
@@ -61,6 +62,9 @@ from penstock.storage.tables.reading import kind_of, read_table, settled
 
 _SMALLEST_SHARE = 1_000
 """Bytes a shard needs at least: a few rows of arrivals and one of output."""
+
+_LEFT = 4
+"""Tables, or parts of them, that stay in memory from one epoch to the next take up to this part of a shard's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,6 +402,8 @@ class _Epoch:
     def _logics(self, node: OperatorNode, config: Any, meter: Tally) -> list[Logic]:
         query = self._query
         parts = zip(query._stores, query._budgets, query._states[node], strict=True)
+        if isinstance(node, LookupNode):
+            hand_over(query._budgets[0], query._budgets[0].limit // _LEFT)
         return [config.logic(node.types, store, budget, state, meter) for store, budget, state in parts]
 
     def _save(self, node: OperatorNode, shards: list[Logic]) -> None:
@@ -409,7 +415,7 @@ class _Epoch:
         if isinstance(node, LookupNode):
             # What its logics hold, cached rows and rows that wait, goes with them; what is saved stays.
             for budget, store in zip(self._query._budgets, self._query._stores, strict=True):
-                budget.release(budget.held - store.held)
+                budget.release(budget.held - store.held - kept_by(budget))
         self.states[node] = states
 
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.errors import ConfigError, TableError
+from penstock.core.budget import Budget
+from penstock.core.errors import BudgetError, ConfigError, TableError
 from penstock.kernels.hashing import hash_keys
 from penstock.storage.tables import ParquetTable, keyindex
 from tests.storage.tables.rows import get, scanned
@@ -243,10 +244,37 @@ def test_row_groups_are_kept_within_the_limit(folder):
     write(folder, "a.parquet", numbered(0, 10_000), groups=1000)
     table = ParquetTable(str(folder), ("id",), cache_bytes=50_000).open()
     assert len(get(table, list(range(0, 10_000, 3)))) == 3334
-    assert 0 < table._groups._held <= 50_000
+    assert 0 < table._groups._kept.held <= 50_000
     streamed = ParquetTable(str(folder), ("id",), cache_bytes=10).open()
     assert len(get(streamed, list(range(0, 10_000, 3)))) == 3334
-    assert streamed._groups._held == 0
+    assert streamed._groups._kept.held == 0
+
+
+def test_row_groups_that_are_kept_are_paid_for_by_whoever_reads_and_go_if_it_cannot(folder):
+    write(folder, "a.parquet", numbered(0, 10_000), groups=1000)
+    table = ParquetTable(str(folder), ("id",)).open()
+    rich, poor = Budget(1_000_000), Budget(120_000)
+    assert get(table.within(rich), [3])
+    one = rich.held
+    assert one == table._groups._kept.held > 0
+    assert len(get(table.within(rich), list(range(10_000)))) == 10_000
+    assert one < rich.held == table._groups._kept.held <= rich.limit // 4
+    assert get(table.within(poor), [4])
+    assert (rich.held, poor.held) == (0, table._groups._kept.held)
+    assert 0 < poor.held <= poor.limit // 4
+
+
+def test_what_does_not_fit_is_refused_before_it_is_there(folder):
+    write(folder, "a.parquet", {"id": pa.array(range(1000), pa.int64()), "v": ["x" * 1000] * 1000}, groups=1000)
+    budget = Budget(400_000)
+    table = ParquetTable(str(folder), ("id",)).open().within(budget)
+    assert table.size.nbytes < 100_000, "encoded it is small"
+    assert len(get(table, list(range(100)))) == 100
+    with pytest.raises(BudgetError, match="rows that are looked up"):
+        get(table, list(range(1000)))
+    with pytest.raises(BudgetError, match=r"takes 2.* while it is sorted, .* smaller row groups"):
+        table.scan(0)
+    assert budget.held == 0, "a row group that is too large is not kept"
 
 
 @examples(0.2)

@@ -12,7 +12,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from penstock.core.errors import ConfigError, TableError
+from penstock.core.budget import Budget
+from penstock.core.errors import BudgetError, ConfigError, TableError
 from penstock.kernels.hashing import hash_keys
 from penstock.storage.tables import SqlTable
 from penstock.storage.tables.databases import pool
@@ -82,6 +83,28 @@ def test_a_hundred_thousand_keys_are_one_batch(database):
     keys = [wanted, pa.array([str(n % 7) for n in range(50_000, 150_000)])]
     found = table.get(hash_keys(keys), keys)
     assert sorted(found.column("a").to_pylist()) == wanted.to_pylist()
+
+
+def test_an_answer_is_charged_while_it_comes_and_refused_once_it_is_too_large(database):
+    numbers = "range(2000) AS r(n)" if database.kind == "duckdb" else "generate_series(0, 1999) AS r(n)"
+    if database.kind == "sqlite":
+        numbers = "(WITH RECURSIVE r(n) AS (VALUES (0) UNION ALL SELECT n + 1 FROM r WHERE n < 1999) SELECT n FROM r)"
+    payload = "printf('%01000d', n)" if database.kind == "sqlite" else "repeat('x', 1000)"
+    database.run(
+        "CREATE TABLE t (k BIGINT PRIMARY KEY, v TEXT)",
+        f"INSERT INTO t SELECT n, {payload} FROM {numbers}",
+    )
+    budget = Budget(4_000_000)
+    table = database.table("t", ("k",), partition_rows=500).open().within(budget)
+    own = budget.held
+    assert own == (1_000_000 if database.kind == "duckdb" else 0), "DuckDB works in this process"
+    assert len(get(table, list(range(500)))) == 500
+    assert len(scanned(table)) == 2000
+    assert 3 * 500_000 <= budget.peak - own <= 3 * 600_000
+    with pytest.raises(BudgetError, match=r"an answer of SQL table t needs .* Give the flow more memory="):
+        get(table, list(range(2000)))
+    assert budget.held == own
+    assert budget.peak <= 4_000_000
 
 
 def test_updates_are_seen_when_they_are_committed(database):
@@ -327,8 +350,8 @@ def test_postgres_is_asked_once_for_many_keys(postgres, monkeypatch):
     table = postgres.table("people", ("id",)).open()
     asked = []
     connection = pool.connected(postgres.url)
-    run = connection._run
-    monkeypatch.setattr(connection, "_run", lambda sql, parameters=None: asked.append(sql) or run(sql, parameters))
+    run = connection._parts
+    monkeypatch.setattr(connection, "_parts", lambda sql, *given: asked.append(sql) or run(sql, *given))
     get(table, list(range(10_000)))
     assert len(asked) == 1
 

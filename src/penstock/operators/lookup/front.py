@@ -32,6 +32,12 @@ PRESENT = "__present"
 _BLOCKS = 8
 """Entries come in blocks; more than so many are merged, as are those of which most have left."""
 
+_COPIES = 3
+"""Rows are offered only while there is room for so many times their bytes: they are sorted and chosen from."""
+
+_MERGED = 4
+"""Blocks are merged as far as they are this part of the cache together: that much is in memory twice then."""
+
 _SLOT = 16
 """Bytes beside each row: its frequency and its entry."""
 
@@ -165,14 +171,15 @@ class FrontStage:
         `hashes` are those that stream rows of the key bring; `counts` how many of them matched.
         """
         worth = counts >= self.threshold.value
-        if not worth.any():
+        if not worth.any() or _COPIES * rows.nbytes > self._budget.room:
             return
         places = np.flatnonzero(worth)
         order = places[np.argsort(hashes[places], kind="stable")]
         rows, hashes, counts = rows.take(pa.array(order)), hashes[order], counts[order]
         first = run_starts(hashes.view(np.int64))
         self._forget(hashes)
-        self._admit(_block(rows, hashes, self.schema), first, counts[first].astype(np.float64), order[first])
+        with self._budget.hold(rows.nbytes, "rows that are offered to the cache"):
+            self._admit(_block(rows, hashes, self.schema), first, counts[first].astype(np.float64), order[first])
 
     def offer_missing(self, keys: Sequence[pa.Array], names: Sequence[str], hashes: Hashes, counts: Indices) -> None:
         """Offer the knowledge that the table has no such keys."""
@@ -304,7 +311,7 @@ class FrontStage:
 
     def _charge(self, rows: pa.RecordBatch) -> bool:
         """Take the room of rows; False if there is none: a cache can do without."""
-        size = rows.nbytes + _SLOT * rows.num_rows
+        size = _size(rows)
         if size > self._budget.room:
             return False
         self._budget.charge(size, "cached master rows")
@@ -316,16 +323,51 @@ class FrontStage:
         held, live = sum(block.rows.num_rows for block in self._blocks), self.rows
         if len(self._blocks) <= _BLOCKS and 2 * live >= held:
             return
-        kept = [block.rows.filter(pa.array(block.by_row(block.alive))) for block in self._blocks]
-        freq = np.concatenate([np.empty(0), *(b.by_row(np.where(b.alive, b.freq, -1.0)) for b in self._blocks)])
-        freq = freq[freq >= 0]
-        whole = concat(kept, self.schema)
-        order = np.argsort(hashes_of(whole), kind="stable")
-        self._clear()
-        merged = whole.take(pa.array(order))
+        chosen = self._to_merge()
+        if len(chosen) > 1 or any(not block.alive.all() for block in chosen):
+            self._merge(chosen)
+
+    def _to_merge(self) -> list[_Block]:
+        """All blocks, if they are small; else one of which most has left, and the smallest, as far as they are."""
+        most = min(self.limit // _MERGED, self._budget.room)
+        if sum(_size(block.rows) for block in self._blocks) <= most:
+            return self._blocks
+        by_size = sorted(self._blocks, key=lambda block: (2 * block.alive.sum() >= block.alive.size, _size(block.rows)))
+        sizes = np.cumsum([_size(block.rows) for block in by_size])
+        return by_size[: max(1, int(sizes.searchsorted(most, "right")))]
+
+    def _merge(self, chosen: list[_Block]) -> None:
+        """Make one block of some, of which it has the rows that are left. Each is gone once it is copied."""
+        needs = sum(_size(block.rows) for block in chosen)
+        if needs > self._budget.room:
+            self._taken_out(chosen)
+            return
+        with self._budget.hold(needs, "blocks of cached rows, while they are merged"):
+            freq = np.concatenate([np.empty(0), *(b.by_row(np.where(b.alive, b.freq, -1.0)) for b in chosen)])
+            kept = self._taken_out(chosen)
+            whole = concat(kept, self.schema)
+            del kept
+            order = np.argsort(hashes_of(whole), kind="stable")
+            freq = freq[freq >= 0][order]
+            merged = whole.take(pa.array(order))
+            del whole
         if merged.num_rows and self._charge(merged):
             first = run_starts(hashes_of(merged).view(np.int64))
-            self._blocks = [_Block(merged, first, freq[order][first], np.ones(first.size, np.bool_))]
+            self._blocks.append(_Block(merged, first, freq[first], np.ones(first.size, np.bool_)))
+
+    def _taken_out(self, chosen: list[_Block]) -> list[pa.RecordBatch]:
+        """The rows that are left in some blocks, which are cached no longer."""
+        chosen, kept = list(chosen), []
+        gone = {id(block) for block in chosen}
+        self._blocks = [block for block in self._blocks if id(block) not in gone]
+        while chosen:
+            block = chosen.pop(0)
+            size = _size(block.rows)
+            kept.append(block.rows.filter(pa.array(block.by_row(block.alive))))
+            self._budget.release(size)
+            self._charged -= size
+            del block
+        return kept
 
     def _clear(self) -> None:
         self._blocks = []
@@ -337,6 +379,11 @@ _OURS = (HASH, TIME, PRESENT)
 
 _WIDTH = 120
 """Bytes of a row, while none is known."""
+
+
+def _size(rows: pa.RecordBatch) -> int:
+    size: int = rows.nbytes + _SLOT * rows.num_rows
+    return size
 
 
 def _block(rows: pa.RecordBatch, hashes: Hashes, schema: pa.Schema) -> pa.RecordBatch:

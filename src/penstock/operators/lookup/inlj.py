@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.budget import Budget
+from penstock.core.errors import BudgetError
 from penstock.core.operator import Out
 from penstock.core.pages import Page, PageStore, read_page, write_page
 from penstock.core.rows import HASH, TIME, Hashes, Indices, hashes_of
@@ -77,18 +78,26 @@ class IndexJoin:
         first = firsts(hashes[order].view(np.int64), ordered)
         asked = order[first]
         with self._desk.budget.hold(rows.nbytes, "rows that are looked up"):
-            wanted = [key.take(pa.array(asked)) for key in keys]
-            master = self._desk.get(hashes[asked], wanted)
-            self._found = max(self._found, master.nbytes / max(1, asked.size))
-            fits = 2 * master.nbytes <= self._desk.budget.room or hashes[asked[0]] == hashes[asked[-1]]
-            if fits:
+            master = self._asked(hashes[asked], [key.take(pa.array(asked)) for key in keys])
+            if master is not None:
                 with self._desk.budget.hold(master.nbytes, "rows of the table"):
                     yield from self._answer(rows, hashes, master)
-        if not fits:
-            del master
+        if master is None:
             middle = hashes[asked[asked.size // 2]]
             for half in (hashes < middle, hashes >= middle):
                 yield from self._look_up(rows.filter(pa.array(half)), hashes[half])
+
+    def _asked(self, hashes: Hashes, keys: list[pa.Array]) -> pa.RecordBatch | None:
+        """What the table has of these keys; None if that does not fit, and it may help to ask for fewer."""
+        single = hashes[0] == hashes[-1]
+        try:
+            master = self._desk.get(hashes, keys)
+        except BudgetError:
+            if single:
+                raise
+            return None
+        self._found = max(self._found, master.nbytes / max(1, hashes.size))
+        return master if single or 2 * master.nbytes <= self._desk.budget.room else None
 
     def renew(self) -> None:
         """Rows ask by key, whatever the table is."""

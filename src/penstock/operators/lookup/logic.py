@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.core.budget import Budget
 from penstock.core.errors import StateError
-from penstock.core.master import layout_of
+from penstock.core.master import charged_to, layout_of
 from penstock.core.meter import Meter
 from penstock.core.operator import Allowance, Out, State
 from penstock.core.pages import Page, PageStore
@@ -69,7 +69,7 @@ class LookupLogic:
         self._stream = stream
         self._store = store
         self._bound: Time = TIME_MIN
-        table = config.table.open(config.version)
+        table = charged_to(config.table.open(config.version), budget)
         config.stages.check(table)
         answers = Answers(config, stream, budget)
         settings = config.stages.front

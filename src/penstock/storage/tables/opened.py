@@ -33,6 +33,7 @@ class OpenPageTable:
         self.keys = manifest.layout.keys
         self.unique = manifest.unique
         self.version = str(manifest.version)
+        self.edition = (uri, manifest.writer)
         self.layout = str(manifest.moved)
         """Changes whenever a key has moved to another partition."""
         self.size = TableSize(manifest.rows, manifest.nbytes)

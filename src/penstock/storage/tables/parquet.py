@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -19,9 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from penstock.core.errors import ConfigError, TableError
+from penstock.core.budget import Budget, ample, show_bytes
+from penstock.core.errors import BudgetError, ConfigError, TableError
+from penstock.core.kept import Kept
 from penstock.core.master import Changes, TableSize, master_schema
-from penstock.core.rows import Hashes, Indices, hashes_of
+from penstock.core.rows import Hashes, Indices, concat, hashes_of
 from penstock.storage.files import find_folder
 from penstock.storage.tables.arrow import distinct, sorted_master
 from penstock.storage.tables.keyindex import (
@@ -38,7 +41,15 @@ _CHANGED_KEYS = 1 << 20
 """More keys than so many are not named as changed: all are."""
 
 _BATCH = 1 << 16
-"""Rows that are read at a time from row groups too large to be kept."""
+"""Rows that are read at a time, or as many as are this part of the memory:"""
+
+_PIECE = 32
+
+_SAMPLE = 256
+"""Rows whose width is taken for that of a file's."""
+
+_KEPT = 4
+"""Row groups that stay in memory take up to this part of that of the task that reads."""
 
 _OPEN = 64
 """Files that stay open."""
@@ -52,7 +63,8 @@ class ParquetTable:
     are those of `schema`, or of the first file by name; other files may have them in other types, or lack those that
     are no keys. The index of the keys is kept in folder `index`, which is local and may be deleted at any time: a
     hidden one beside the data if not given, or a temporary one where that cannot be written. Neighbouring row groups
-    make one partition up to `partition_rows`. Up to `cache_bytes` of row groups stay in memory.
+    make one partition up to `partition_rows`. Up to `cache_bytes` of row groups stay in memory, and no more than a
+    quarter of that of the task that reads.
 
     >>> folder = tempfile.mkdtemp()
     >>> pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), folder + "/part-0.parquet")
@@ -124,7 +136,11 @@ class ParquetTable:
                 f"table can be opened again as it is now."
             )
         try:
-            return pq.ParquetFile(file.path, filesystem=files, memory_map=isinstance(files, fs.LocalFileSystem))
+            local = isinstance(files, fs.LocalFileSystem)
+            # Reading ahead would hold the bytes of whole row groups, or files, in private memory.
+            return pq.ParquetFile(
+                pa.memory_map(file.path) if local else files.open_input_file(file.path), pre_buffer=False
+            )
         except pa.ArrowInvalid as error:
             raise TableError(
                 f"{file.path} is no Parquet file ({error}). Move it out of {self.path}, or begin its name with '_'."
@@ -196,12 +212,20 @@ class OpenParquetTable:
             [folder.map(file, source.read, source.key_columns) for file in snapshot.files], source.partition_rows
         )
         self._groups = _Groups(source, snapshot.files)
+        self._budget = ample()
         self.columns: pa.Schema = source.columns
         self.keys = source.keys
         self.unique = snapshot.verdict.unique
         self.clustered = snapshot.verdict.clustered
         self.version = snapshot.version
+        self.edition = (source, snapshot.version)
         self.size = TableSize(self._index.rows, self._index.nbytes)
+
+    def within(self, budget: Budget) -> OpenParquetTable:
+        """The same table, with what reading takes, and what stays of it, charged to `budget`."""
+        charged = copy(self)
+        charged._budget = budget
+        return charged
 
     @property
     def partitions(self) -> int:
@@ -220,18 +244,32 @@ class OpenParquetTable:
     def scan(self, partition: int) -> pa.RecordBatch:
         """The rows of a partition's row groups."""
         file, groups = self._index.partitions[partition]
-        rows = self._groups.read(file, groups)
-        return sorted_master(not_null(rows, self.keys), self.keys)
+        index = self._index.files[file]
+        known = sum(index.group_bytes[group] for group in groups)
+        wide = self._groups.width(file) * sum(index.group_rows[group] for group in groups)
+        # Several row groups are made one before they are sorted.
+        size = int(max(known, wide)) * (2 if len(groups) == 1 else 3)
+        if size > self._budget.room:
+            raise BudgetError(
+                f"A partition of {self._source} takes {show_bytes(size)} while it is sorted, but "
+                f"{show_bytes(max(0, self._budget.room))} of this task's {show_bytes(self._budget.limit)} are free. Write "
+                f"the files in smaller row groups, or a smaller partition_rows=, or method='cinlj'; or give the flow more "
+                f"memory=."
+            )
+        with self._budget.hold(size, "a partition of Parquet files"):
+            rows = self._groups.read(file, groups)
+            return sorted_master(not_null(rows, self.keys), self.keys)
 
     def get(self, hashes: Hashes, keys: Sequence[pa.Array]) -> pa.RecordBatch:
         """Find rows by the index, and read them from the row groups that have any."""
         wanted = distinct(hashes)
-        found = [rows for number in range(len(self._index.files)) for rows in self._fetch(number, wanted)]
-        if not found:
-            return pa.RecordBatch.from_pylist([], schema=master_schema(self.columns))
-        rows = pa.Table.from_batches(found).combine_chunks()
-        order = np.argsort(rows.column(0).to_numpy(), kind="stable")
-        return _batch(rows.take(pa.array(order)))
+        found: list[pa.RecordBatch] = []
+        with self._budget.tab("rows that are looked up") as charge:
+            for number in range(len(self._index.files)):
+                for rows in self._fetch(number, wanted):
+                    charge(2 * rows.nbytes)
+                    found.append(rows)
+            return _by_hash(found, master_schema(self.columns))
 
     def changes(self, since: str) -> Changes:
         """The keys of the files that came or went, if the files of then are known."""
@@ -252,48 +290,64 @@ class OpenParquetTable:
         groups, row = places.column(GROUP).to_numpy(), places.column(ROW).to_numpy()
         for group in np.unique(groups).tolist():
             begin, end = groups.searchsorted(group), groups.searchsorted(group, "right")
-            rows = self._groups.take(number, group, row[begin:end].astype(np.int64))
+            rows = self._groups.take(number, group, row[begin:end].astype(np.int64), self._budget)
             arrays = [pa.array(hashes_of(places)[begin:end]), *rows.columns]
             yield pa.RecordBatch.from_arrays(arrays, schema=master_schema(self.columns))
 
 
 class _Groups:
-    """Row groups, the latest of them kept, as many as fit."""
+    """Row groups, the latest of them kept, as many as whoever reads can pay for."""
 
     def __init__(self, source: ParquetTable, files: Sequence[DataFile]) -> None:
         self._source = source
         self._files = files
         self._open: OrderedDict[int, pq.ParquetFile] = OrderedDict()
-        self._kept: OrderedDict[tuple[int, int], pa.RecordBatch] = OrderedDict()
-        self._held = 0
+        self._kept: Kept[tuple[int, int], list[pa.RecordBatch]] = Kept()
+        self._widths: dict[int, float] = {}
         self._lock = threading.RLock()
 
     def read(self, number: int, groups: list[int]) -> pa.Table:
         """Some row groups of a file."""
         return self._conform(self._file(number).read_row_groups(groups, columns=self._columns(number)))
 
-    def take(self, number: int, group: int, rows: Indices) -> pa.RecordBatch:
+    def take(self, number: int, group: int, rows: Indices, budget: Budget) -> pa.RecordBatch:
         """Some rows of a row group, which ascend."""
-        if self._file(number).metadata.row_group(group).total_byte_size > self._source.cache_bytes:
-            return self._streamed(number, group, rows)
-        with self._lock:
-            whole = self._kept.pop((number, group), None)
-            if whole is None:
-                whole = _batch(self.read(number, [group]))
-                self._held += whole.nbytes
-            self._kept[number, group] = whole
-            while self._held > self._source.cache_bytes and self._kept:
-                self._held -= self._kept.popitem(last=False)[1].nbytes
-        return whole.take(pa.array(rows))
-
-    def _streamed(self, number: int, group: int, rows: Indices) -> pa.RecordBatch:
+        self._kept.settle(budget, min(self._source.cache_bytes, budget.limit // _KEPT))
         parts, first = [], 0
-        file = self._file(number)
-        for batch in file.iter_batches(_BATCH, row_groups=[group], columns=self._columns(number)):
+        for batch in self._kept.get((number, group)) or self._batches(number, group, budget):
             here = rows[rows.searchsorted(first) : rows.searchsorted(first + batch.num_rows)]
-            parts.append(self._conform(pa.Table.from_batches([batch.take(pa.array(here - first))])))
+            parts.append(batch.take(pa.array(here - first)))
             first += batch.num_rows
-        return _batch(pa.concat_tables(parts))
+        return _batch(pa.Table.from_batches(parts, self._source.columns))
+
+    def width(self, number: int) -> float:
+        """The bytes of a row of a file, by some of them: an encoding may have made them small there."""
+        if number not in self._widths:
+            file = self._file(number)
+            groups = range(file.num_row_groups)
+            full = [group for group in groups if file.metadata.row_group(group).num_rows][:1]
+            sample = next(file.iter_batches(_SAMPLE, row_groups=full, columns=self._columns(number)), None)
+            self._widths[number] = sample.nbytes / sample.num_rows if sample is not None and sample.num_rows else 0.0
+        return self._widths[number]
+
+    def _batches(self, number: int, group: int, budget: Budget) -> Iterator[pa.RecordBatch]:
+        """A row group as it is read, piece by piece; it stays if there is room for all of it."""
+        file, width = self._file(number), max(1.0, self.width(number))
+        at_once = max(1, min(_BATCH, int(budget.limit / _PIECE / width)))
+        keep = self._kept.clear_for(int(width * file.metadata.row_group(group).num_rows))
+        kept: list[pa.RecordBatch] = []
+        with budget.tab("a row group, while it is read,") as charge:
+            for batch in file.iter_batches(at_once, row_groups=[group], columns=self._columns(number)):
+                rows = _batch(self._conform(pa.Table.from_batches([batch])))
+                del batch
+                with budget.hold(rows.nbytes, "a piece of a row group"):
+                    yield rows
+                keep = keep and 2 * rows.nbytes <= budget.room
+                if keep:
+                    charge(rows.nbytes)
+                    kept.append(rows)
+        if keep:
+            self._kept.put((number, group), kept, sum(rows.nbytes for rows in kept))
 
     def _conform(self, rows: pa.Table) -> pa.Table:
         return conform(rows, self._source.columns)
@@ -326,6 +380,13 @@ def _plain(field: pa.Field) -> pa.Field:
 def _batch(rows: pa.Table) -> pa.RecordBatch:
     batches = rows.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)
+
+
+def _by_hash(found: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows that were found here and there as one batch, ascending by hash; the list is empty then."""
+    rows = concat(found, schema)
+    found.clear()
+    return rows.take(pa.array(np.argsort(hashes_of(rows), kind="stable")))
 
 
 def _hidden(name: str) -> bool:

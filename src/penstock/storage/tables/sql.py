@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -16,11 +17,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.core.budget import Budget, ample
 from penstock.core.errors import ConfigError, TableError
 from penstock.core.master import Changes, TableSize, master_schema
 from penstock.core.rows import Hashes, Indices
 from penstock.storage.tables.arrow import sorted_master
-from penstock.storage.tables.databases import Column, Database, Source, TableName, ask, connected, quoted, selected
+from penstock.storage.tables.databases import (
+    Column,
+    Database,
+    Source,
+    TableName,
+    ask,
+    connected,
+    quoted,
+    selected,
+    shown,
+)
 from penstock.storage.tables.keyindex import not_null
 
 _CHANGED_KEYS = 1 << 20
@@ -28,6 +40,15 @@ _CHANGED_KEYS = 1 << 20
 
 _SAMPLE = 1_000
 """Rows whose width stands for that of all."""
+
+_UNLIKE_ANY = "open:"
+"""So begin versions of which nothing is known."""
+
+_COPIES = 3
+"""An answer is there in parts, as one, and sorted."""
+
+_OWN = 4
+"""A database that works in this process has this part of a task's memory for its own."""
 
 _SINCE = re.compile(r"(?<!:):since\b")
 
@@ -74,6 +95,8 @@ class SqlTable:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", (self.keys,) if isinstance(self.keys, str) else tuple(self.keys))
+        if self.select is not None:
+            object.__setattr__(self, "select", tuple(self.select))
         if not self.keys:
             raise ConfigError("keys=() names no column to look rows up by. Write keys=('customer_id',).")
         if self.changed_query is not None and not _SINCE.search(self.changed_query):
@@ -140,7 +163,9 @@ class SqlTable:
         )
         every = f"penstock_place % {int(self.partition_rows)} = {1 % int(self.partition_rows)}"
         sql = f"SELECT {first.read} AS {name} FROM ({numbered}) AS numbered WHERE {every} ORDER BY 1"
-        begins = ask(self.source, lambda database: database.query(sql, (), [first])).column(0).to_pylist()
+        begins = (
+            ask(self.source, lambda database: _all(database.query(sql, (), [first]), [first])).column(0).to_pylist()
+        )
         return tuple(sorted(set(begins))[1:])
 
     @cached_property
@@ -184,7 +209,7 @@ class SqlTable:
         if query is None and self.updated_column is not None:
             query = f"SELECT max({quoted(self.updated.name)}) FROM {quoted(*self.name)}"
         if query is None:
-            return f"open:{uuid.uuid4().hex}"
+            return f"{_UNLIKE_ANY}{uuid.uuid4().hex}"
         sql = query
         found = ask(self.source, lambda database: database.value(sql))
         return "empty" if found is None else f"at:{found}"
@@ -196,10 +221,20 @@ class OpenSqlTable:
     def __init__(self, source: SqlTable, version: str) -> None:
         self._source = source
         self.version = version
+        self.edition = None if version.startswith(_UNLIKE_ANY) else (source, version)
         self.columns = source.columns
         self.keys = source.keys
         self.clustered = True
         self._connection = connected(source.source)
+        self._budget = ample()
+
+    def within(self, budget: Budget) -> OpenSqlTable:
+        """The same table, with what its answers take while they come charged to `budget`, and the database's own."""
+        charged = copy(self)
+        charged._budget = budget
+        own = self._connection.confine(budget.limit // _OWN)
+        budget.charge(own, f"the buffers of {shown(self._source.source)}")
+        return charged
 
     @property
     def unique(self) -> bool:
@@ -212,7 +247,7 @@ class OpenSqlTable:
         source = self._source
         rows = ask(source.source, lambda database: database.count(source.name))
         sql = f"SELECT {selected(source.shape)} FROM {quoted(*source.name)} LIMIT {_SAMPLE}"
-        sample = ask(source.source, lambda database: database.query(sql, (), source.shape))
+        sample = ask(source.source, lambda database: _all(database.query(sql, (), source.shape), source.shape))
         return TableSize(rows, rows * sample.nbytes // max(1, sample.num_rows))
 
     @property
@@ -227,15 +262,14 @@ class OpenSqlTable:
 
     def scan(self, partition: int) -> pa.RecordBatch:
         """The rows of a range."""
-        return sorted_master(ask(self._source.source, lambda database: self._range(database, partition)), self.keys)
+        return self._fetched(lambda database: self._range(database, partition))
 
     def get(self, hashes: Hashes, keys: Sequence[pa.Array]) -> pa.RecordBatch:
         """Ask for the rows of all these keys at once."""
         source = self._source
         if not hashes.size:
             return pa.RecordBatch.from_pylist([], schema=master_schema(self.columns))
-        rows = ask(source.source, lambda db: db.look_up(source.name, source.shape, source.key_columns, keys))
-        return sorted_master(not_null(rows, self.keys), self.keys)
+        return self._fetched(lambda db: db.look_up(source.name, source.shape, source.key_columns, keys))
 
     def changes(self, since: str) -> Changes:
         """By the query or the column that tells, if `since` is a version that one of them has given."""
@@ -247,7 +281,19 @@ class OpenSqlTable:
         lost = source.changed_query is None and not found.num_rows
         return Changes(None if lost or found.num_rows > _CHANGED_KEYS else not_null(found, self.keys))
 
-    def _range(self, database: Database, partition: int) -> pa.Table:
+    def _fetched(self, question: Callable[[Database], Iterator[pa.Table]]) -> pa.RecordBatch:
+        """The rows of an answer, charged as they come: refused as soon as they are too many to be sorted here."""
+        with self._budget.tab(f"an answer of {self._source}") as charge:
+
+            def charged(parts: Iterator[pa.Table]) -> Iterator[pa.Table]:
+                for part in parts:
+                    charge(_COPIES * part.nbytes)
+                    yield part
+
+            rows = ask(self._source.source, lambda database: _all(charged(question(database)), self._source.shape))
+            return sorted_master(not_null(rows, self.keys), self.keys)
+
+    def _range(self, database: Database, partition: int) -> Iterator[pa.Table]:
         source = self._source
         edges = [None, *source.ranges, None]
         first, (low, high) = quoted(self.keys[0]), edges[partition : partition + 2]
@@ -265,4 +311,9 @@ class OpenSqlTable:
             # A row may have been written in the very instant that was the last one then.
             changed = f"{quoted(*source.name)} WHERE {database.compare(source.updated, '>=')}"
         sql = f"SELECT {selected(source.key_columns)} FROM {changed} LIMIT {_CHANGED_KEYS + 1}"
-        return database.query(sql, [since], source.key_columns)
+        return _all(database.query(sql, [since], source.key_columns), source.key_columns)
+
+
+def _all(parts: Iterator[pa.Table], columns: Sequence[Column]) -> pa.Table:
+    schema = pa.schema([(column.name, column.type) for column in columns])
+    return pa.concat_tables([schema.empty_table(), *parts])

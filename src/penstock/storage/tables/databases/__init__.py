@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.storage.tables.databases.pool import Source, ask, connected
+from penstock.storage.tables.databases.pool import Source, ask, connected, shown
 from penstock.storage.tables.databases.protocol import Column, Database, TableName, quoted, selected
 
-__all__ = ["Column", "Database", "Source", "TableName", "ask", "connected", "quoted", "selected"]
+__all__ = ["Column", "Database", "Source", "TableName", "ask", "connected", "quoted", "selected", "shown"]

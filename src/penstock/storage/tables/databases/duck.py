@@ -6,17 +6,24 @@ as long as a table is open.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.core.errors import BudgetError
 from penstock.storage.tables.databases.protocol import Column, Parameter, TableName, quoted, selected, typed
 
 _KEYS = "penstock_keys"
 
 _MEMORY = "256MB"
-"""What DuckDB may take for itself: unasked, most of the machine's."""
+"""What DuckDB may take for itself while no task says otherwise: unasked, most of the machine's."""
+
+_LEAST_MEMORY = 16 << 20
+"""With less it cannot look some ten thousand keys up."""
+
+_ROWS = 2_048
+"""Rows that come at a time: as many as DuckDB works on."""
 
 _CASTS = {
     "TINYINT": "TINYINT",
@@ -42,8 +49,9 @@ class DuckDb:
 
     lasting = False
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, *, ours: bool = False) -> None:
         self._connection = connection
+        self._ours = ours
         self._connection.execute("SET TimeZone = 'UTC'")
 
     @classmethod
@@ -51,7 +59,8 @@ class DuckDb:
         """Open a file for reading."""
         import duckdb
 
-        return cls(duckdb.connect(path, read_only=True, config={"memory_limit": _MEMORY}))
+        config = {"memory_limit": _MEMORY, "threads": 1}
+        return cls(duckdb.connect(path, read_only=True, config=config), ours=True)
 
     def columns(self, table: TableName) -> list[Column]:
         """By their declarations."""
@@ -84,9 +93,17 @@ class DuckDb:
         """By counting, which DuckDB does without reading rows."""
         return int(self._run(f"SELECT count(*) FROM {quoted(*table)}").column(0)[0].as_py())
 
-    def query(self, sql: str, parameters: Sequence[Parameter], columns: Sequence[Column]) -> pa.Table:
-        """The rows of a query that reads these columns."""
-        return typed(self._run(sql, parameters), columns)
+    def query(self, sql: str, parameters: Sequence[Parameter], columns: Sequence[Column]) -> Iterator[pa.Table]:
+        """The rows of a query that reads these columns, in parts."""
+        import duckdb
+
+        try:
+            for batch in self._connection.sql(sql, params=list(parameters) or None).to_arrow_reader(_ROWS):
+                yield typed(pa.Table.from_batches([batch]), columns)
+        except duckdb.OutOfMemoryException as error:
+            raise BudgetError(
+                f"DuckDB has too little memory for this answer. Give the flow more memory=. {error}"
+            ) from error
 
     def value(self, sql: str) -> str | None:
         """The only value of a query."""
@@ -99,7 +116,7 @@ class DuckDb:
 
     def look_up(
         self, table: TableName, columns: Sequence[Column], keys: Sequence[Column], values: Sequence[pa.Array]
-    ) -> pa.Table:
+    ) -> Iterator[pa.Table]:
         """The keys as a table, without a copy, joined with the one that is looked up in."""
         given = pa.Table.from_arrays(list(values), names=[f"k{place}" for place in range(len(keys))])
         # A key that is no value of the column's type is null then, and found in no row.
@@ -111,9 +128,18 @@ class DuckDb:
                 f"SELECT {selected(columns)} FROM {quoted(*table)} AS looked "
                 f"SEMI JOIN (SELECT {wanted} FROM {_KEYS}) AS wanted ON {equal}"
             )
-            return typed(self._run(sql), columns)
+            yield from self.query(sql, (), columns)
         finally:
             self._connection.unregister(_KEYS)
+
+    def confine(self, memory: int) -> int:
+        """Give DuckDB so much for its own buffers, or what it needs at least, which does not grow with data.
+
+        A connection that was made elsewhere keeps the limit that it was given there.
+        """
+        if self._ours:
+            self._connection.execute(f"SET memory_limit = '{max(_LEAST_MEMORY, memory)}B'")
+        return memory
 
     def marker(self, place: int) -> str:
         """Stands for a parameter in a query."""

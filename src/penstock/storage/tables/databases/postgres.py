@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.storage.tables.databases.protocol import Column, Parameter, TableName, bound, quoted, selected, typed
+from penstock.storage.tables.databases.protocol import (
+    PART,
+    Column,
+    Parameter,
+    TableName,
+    bound,
+    quoted,
+    selected,
+    typed,
+)
 
 _COLUMNS = """
 SELECT a.attname::text, coalesce(base.typname, t.typname)::text,
@@ -29,6 +38,8 @@ WHERE i.indrelid = to_regclass($1) AND i.indisunique AND i.indisvalid AND i.indp
 """
 
 _COUNT = "SELECT CASE WHEN relkind = 'r' THEN reltuples::int8 ELSE -1 END FROM pg_class WHERE oid = to_regclass($1)"
+
+_BATCH_BYTES = "adbc.postgresql.batch_size_hint_bytes"
 
 _SETTINGS = "SET timezone TO 'UTC'", "SET datestyle TO 'ISO'", "SET default_transaction_read_only TO on"
 
@@ -99,9 +110,9 @@ class Postgres:
             return int(known)
         return int(self._run(f"SELECT count(*) FROM {quoted(*table)}").column(0)[0].as_py())
 
-    def query(self, sql: str, parameters: Sequence[Parameter], columns: Sequence[Column]) -> pa.Table:
-        """The rows of a query that reads these columns."""
-        return typed(self._run(sql, parameters), columns)
+    def query(self, sql: str, parameters: Sequence[Parameter], columns: Sequence[Column]) -> Iterator[pa.Table]:
+        """The rows of a query that reads these columns, in parts."""
+        return self._parts(sql, parameters, columns)
 
     def value(self, sql: str) -> str | None:
         """The only value of a query."""
@@ -114,14 +125,18 @@ class Postgres:
 
     def look_up(
         self, table: TableName, columns: Sequence[Column], keys: Sequence[Column], values: Sequence[pa.Array]
-    ) -> pa.Table:
+    ) -> Iterator[pa.Table]:
         """All keys as one array for each key column, joined with the table where it is."""
         sent = [bound(array, key, _WIRE[str(key.key)]) for array, key in zip(values, keys, strict=True)]
         sent = _well_formed(sent, keys)
         sql = f"SELECT {selected(columns)} FROM {quoted(*table)} WHERE {_among(keys)}"
         lists = [pa.ListArray.from_arrays(pa.array([0, len(array)], pa.int32()), array) for array in sent]
         parameters = pa.RecordBatch.from_arrays(lists, names=[str(place) for place in range(len(lists))])
-        return typed(self._run(sql, parameters), columns)
+        return self._parts(sql, parameters, columns)
+
+    def confine(self, memory: int) -> int:
+        """The database has its memory elsewhere."""
+        return 0
 
     def marker(self, place: int) -> str:
         """Stands for a parameter in a query."""
@@ -138,6 +153,15 @@ class Postgres:
     def close(self) -> None:
         """Let go of it."""
         self._connection.close()
+
+    def _parts(
+        self, sql: str, parameters: Sequence[Parameter] | pa.RecordBatch, columns: Sequence[Column]
+    ) -> Iterator[pa.Table]:
+        with self._connection.cursor() as cursor:
+            cursor.adbc_statement.set_options(**{_BATCH_BYTES: str(PART)})
+            cursor.execute(sql, parameters=parameters if len(parameters) else None)
+            for batch in cursor.fetch_record_batch():
+                yield typed(pa.Table.from_batches([batch]), columns)
 
     def _run(self, sql: str, parameters: Sequence[Parameter] | pa.RecordBatch | None = None) -> pa.Table:
         with self._connection.cursor() as cursor:

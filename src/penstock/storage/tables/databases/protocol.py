@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +14,9 @@ TableName = tuple[str, ...]
 """The parts of a table's name, such as schema and table."""
 
 Parameter = int | float | str | None
+
+PART = 1 << 18
+"""Rows come from a database in parts of so many bytes, as far as that is known beforehand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +49,8 @@ class Database(Protocol):
         """How many rows a table has, roughly if that is cheaper."""
         ...
 
-    def query(self, sql: str, parameters: Sequence[Parameter], columns: Sequence[Column]) -> pa.Table:
-        """The rows of a query that reads these columns."""
+    def query(self, sql: str, parameters: Sequence[Parameter], columns: Sequence[Column]) -> Iterator[pa.Table]:
+        """The rows of a query that reads these columns, in parts of about `PART` bytes as they come."""
         ...
 
     def value(self, sql: str) -> str | None:
@@ -64,8 +67,12 @@ class Database(Protocol):
 
     def look_up(
         self, table: TableName, columns: Sequence[Column], keys: Sequence[Column], values: Sequence[pa.Array]
-    ) -> pa.Table:
-        """The rows that have one of some keys, in a request or two, however many keys there are."""
+    ) -> Iterator[pa.Table]:
+        """The rows that have one of some keys, in few requests, however many keys there are; in parts as well."""
+        ...
+
+    def confine(self, memory: int) -> int:
+        """Take no more than so many bytes of this process for itself, or what it needs at least; what to charge."""
         ...
 
     def alive(self) -> bool:

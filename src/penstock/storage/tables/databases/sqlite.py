@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 from urllib.parse import quote
@@ -12,6 +12,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from penstock.storage.tables.databases.protocol import (
+    PART,
     Column,
     Parameter,
     TableName,
@@ -22,7 +23,10 @@ from penstock.storage.tables.databases.protocol import (
     unreadable,
 )
 
-_MOST_PARAMETERS = 30_000
+_MOST_PARAMETERS = 4_000
+
+_FIRST, _MOST_ROWS = 64, 4_096
+"""So many rows are fetched at a time, first and at most."""
 
 _DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 
@@ -59,9 +63,14 @@ class Sqlite:
         """By counting."""
         return int(self._run(f"SELECT count(*) FROM {quoted(*table)}")[0][0])
 
-    def query(self, sql: str, parameters: Sequence[Parameter], columns: Sequence[Column]) -> pa.Table:
-        """The rows of a query that reads these columns."""
-        return typed(_table(self._run(sql, parameters), columns), columns)
+    def query(self, sql: str, parameters: Sequence[Parameter], columns: Sequence[Column]) -> Iterator[pa.Table]:
+        """The rows of a query that reads these columns, in parts."""
+        cursor, count = self._connection.execute(sql, parameters), _FIRST
+        while rows := cursor.fetchmany(count):
+            part = typed(_table(rows, columns), columns)
+            count = max(1, min(_MOST_ROWS, PART * len(rows) // max(1, part.nbytes)))
+            del rows
+            yield part
 
     def value(self, sql: str) -> str | None:
         """The only value of a query."""
@@ -74,18 +83,20 @@ class Sqlite:
 
     def look_up(
         self, table: TableName, columns: Sequence[Column], keys: Sequence[Column], values: Sequence[pa.Array]
-    ) -> pa.Table:
-        """Some ten thousand keys at a time: no query may have more parameters."""
+    ) -> Iterator[pa.Table]:
+        """Some thousand keys at a time: they take some hundred bytes each on their way."""
         sent = [bound(array, key, key.sent) for array, key in zip(values, keys, strict=True)]
-        rows: list[tuple[Any, ...]] = []
         most = min(_MOST_PARAMETERS, self._connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)) // len(keys)
         names, one = ", ".join(quoted(key.name) for key in keys), f"({', '.join('?' * len(keys))})"
         for first in range(0, len(sent[0]), most):
             some = [array.slice(first, most).to_pylist() for array in sent]
             given = ", ".join([one] * len(some[0]))
             sql = f"SELECT {selected(columns)} FROM {quoted(*table)} WHERE ({names}) IN (VALUES {given})"
-            rows += self._run(sql, list(chain.from_iterable(zip(*some, strict=True))))
-        return typed(_table(rows, columns), columns)
+            yield from self.query(sql, list(chain.from_iterable(zip(*some, strict=True))), columns)
+
+    def confine(self, memory: int) -> int:
+        """SQLite's own cache is two megabytes: that is let be."""
+        return 0
 
     def marker(self, place: int) -> str:
         """Stands for a parameter in a query."""

@@ -1,0 +1,104 @@
+"""What a process keeps from one task to the next: whoever uses it pays for it then, and what it cannot pay for goes."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
+
+from penstock.core.budget import Budget
+
+_EVERY: WeakSet[Kept[Any, Any]] = WeakSet()
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Kept(threading.local, Generic[K, V]):
+    """Things by name, with their bytes; of too many, those that were used longest ago go. Each thread has its own.
+
+    >>> kept, first, next = Kept(), Budget(100), Budget(50)
+    >>> kept.settle(first, limit=100)
+    >>> kept.put("a", "…", 40), kept.put("b", "…", 30), first.held
+    (True, True, 70)
+    >>> kept.settle(next, limit=40)
+    >>> kept.get("a"), kept.get("b"), first.held, next.held
+    (None, '…', 0, 30)
+    """
+
+    def __init__(self) -> None:
+        self._things: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._limit = 0
+        self.payer: Budget | None = None
+        self.held = 0
+        _EVERY.add(self)
+
+    def settle(self, payer: Budget, limit: int) -> None:
+        """From now on `payer` is charged for what is kept, and no more than `limit` bytes are, or than fit."""
+        before, self._limit = self.payer, limit
+        if before is payer:
+            self._shrink(limit)
+            return
+        self._shrink(min(limit, payer.room))
+        if before is not None:
+            before.release(self.held)
+        payer.charge(self.held, _WHAT)
+        self.payer = payer
+
+    def get(self, name: K) -> V | None:
+        """What is kept under a name."""
+        if name not in self._things:
+            return None
+        self._things.move_to_end(name)
+        return self._things[name][0]
+
+    def clear_for(self, size: int) -> bool:
+        """Forget as much as must go before so many bytes more are kept; whether they may be at all."""
+        if size <= self._limit:
+            self._shrink(self._limit - size)
+        return size <= self._limit
+
+    def put(self, name: K, thing: V, size: int) -> bool:
+        """Keep something more, in the place of what was used longest ago if need be; whether it fits."""
+        if self.payer is None or not self.clear_for(size) or size > self.payer.room:
+            return False
+        self.payer.charge(size, _WHAT)
+        self._things[name] = thing, size
+        self.held += size
+        return True
+
+    def _shrink(self, limit: int) -> None:
+        while self.held > limit:
+            _, (_, size) = self._things.popitem(last=False)
+            self.held -= size
+            if self.payer is not None:
+                self.payer.release(size)
+
+
+def hand_over(payer: Budget, limit: int) -> None:
+    """A task begins: all that is kept here is paid for by it, up to `limit` bytes together, and the rest goes.
+
+    >>> kept = Kept()
+    >>> kept.settle(Budget(100), limit=100)
+    >>> kept.put("a", "…", 40)
+    True
+    >>> hand_over(task := Budget(100), limit=50)
+    >>> task.held, kept_by(task)
+    (40, 40)
+    >>> hand_over(task, limit=0)
+    >>> task.held
+    0
+    """
+    for kept in list(_EVERY):
+        kept.settle(payer, limit)
+        limit -= kept.held
+
+
+def kept_by(payer: Budget) -> int:
+    """How many bytes of what is kept here somebody pays for."""
+    return sum(kept.held for kept in _EVERY if kept.payer is payer)
+
+
+_WHAT = "what is kept of a table"
