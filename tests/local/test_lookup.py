@@ -41,6 +41,36 @@ def test_explain_says_how_a_lookup_runs_and_why():
     assert "0 rows wait" in text
 
 
+def test_progress_says_how_many_rows_wait_and_how_old_the_oldest_is():
+    """One row waits in each of two shards at least; the oldest of all shards counts, behind the bound of the source."""
+    rows = [pa.table({"k": list(range(8)), "t": [30, 31, 32, 33, 34, 35, 36, 37]}), pa.table({"k": [0], "t": [50]})]
+    flow = pk.LocalFlow(shards=2)
+    source = flow.source(rows, time="t", progress=pk.ordered())
+    source.lookup(CUSTOMERS, on="k", method="hybridjoin", name="who").to_memory()
+    query = flow.run(end=False)
+    waits = query.progress().epochs[-1].operators["who"].waits
+    assert (waits.rows, waits.oldest, waits.bound, waits.age) == (9, 30, 50, 20)
+    assert "who: 9 rows wait, the oldest 20 behind the bound, bounds" in str(query.progress())
+    assert query.explain().count("; 9 rows wait, the oldest 20 behind the bound") == 1
+
+
+def test_when_the_stream_has_ended_nothing_waits():
+    flow = pk.LocalFlow()
+    source = flow.source(orders(2), time="t", progress=pk.ordered())
+    source.lookup(CUSTOMERS, on="k", method="hybridjoin", name="who").to_memory()
+    query = flow.run()
+    assert [epoch.operators["who"].waits.rows for epoch in query.progress().epochs][-1] == 0
+    assert "wait" not in str(query.progress())
+
+
+def test_the_age_of_rows_is_shown_in_the_unit_of_their_time():
+    times = pa.array([0, 5_400_000_000], pa.timestamp("us"))
+    flow = pk.LocalFlow()
+    source = flow.source(pa.table({"k": [1, 2], "t": times}), time="t", progress=pk.ordered())
+    source.lookup(CUSTOMERS, on="k", method="hybridjoin", name="who").to_memory()
+    assert "2 rows wait, the oldest 1.5 h behind the bound" in str(flow.run(end=False).progress())
+
+
 def test_a_table_keyed_by_other_columns_is_refused(tmp_path):
     folder = str(tmp_path / "table")
     pk.write_page_table(CUSTOMERS, folder, keys=["name"])

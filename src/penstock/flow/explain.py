@@ -19,6 +19,7 @@ from penstock.flow.graph import (
 )
 from penstock.flow.report import Report
 from penstock.flow.sinks import Sink
+from penstock.operators.lookup import Waits
 from penstock.operators.window_join import Baseline, MethodName, method_name
 from penstock.planner import AggregateChoice, Choice, LookupChoice, describe, explain_choice, explain_lookup
 from penstock.planner.window_aggregate import explain_aggregate
@@ -98,14 +99,15 @@ def _describe_lookup(node: LookupNode, choice: LookupChoice | None) -> list[str]
 
 def _counted(node: LookupNode, report: Report) -> list[str]:
     """Hits and misses over all epochs that are known, and who waits now."""
-    epochs = [epoch.operators[node.name].counts for epoch in report.epochs if node.name in epoch.operators]
-    if not epochs:
+    reports = [epoch.operators[node.name] for epoch in report.epochs if node.name in epoch.operators]
+    if not reports:
         return []
+    epochs, waits = [operator.counts for operator in reports], reports[-1].waits or Waits()
     hits, misses, reads = (sum(counts.get(name, 0) for counts in epochs) for name in ("hits", "misses", "reads"))
     share = f"{100 * hits / (hits + misses):.1f} % of the rows" if hits + misses else "no rows"
     return [
         f"  cache: {epochs[-1].get('cached', 0):,} rows of the table answered for {share}; the table was read "
-        f"{reads:,} times; {epochs[-1].get('waiting', 0):,} rows wait"
+        f"{reads:,} times; {waits}"
     ]
 
 

@@ -44,7 +44,7 @@ from penstock.flow.graph import (
     windows_of,
 )
 from penstock.flow.lookups import lookup_pilot, stream_seconds
-from penstock.flow.report import EpochReport, OperatorReport, Report, added_up, counts_of
+from penstock.flow.report import EpochReport, OperatorReport, Report, added_up, all_waits, counts_of, waits_of
 from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink, operators_needed
 from penstock.flow.stream import Stream
 from penstock.kernels.hashing import hash_keys
@@ -380,6 +380,7 @@ class _Epoch:
             method=node.method(config),
             deferred=tally.deferred,
             counts=added_up(map(counts_of, shards)),
+            waits=all_waits(map(waits_of, shards)),
         )
         after = tuple(self.bound(part) for part in node.inputs)
         before = self._query._ports[node]

@@ -37,10 +37,11 @@ from penstock.flow.graph import (
     windows_of,
 )
 from penstock.flow.lookups import lookup_pilot, stream_seconds
-from penstock.flow.report import EpochReport, OperatorReport, added_up
+from penstock.flow.report import EpochReport, OperatorReport, added_up, all_waits
 from penstock.flow.sinks import Sink, operators_needed
 from penstock.kernels.route import hash_range
 from penstock.operators.aggregate.lanes import Lane
+from penstock.operators.lookup import Waits
 from penstock.operators.lookup.logic import HELD
 from penstock.planner import AggregatePilot, LookupPilot, Pilot, is_planned
 from penstock.planner.machine import here
@@ -816,6 +817,7 @@ def _report(records: Sequence[Mapping[str, Any]], states: Sequence[State]) -> Op
         bytes_read=sum(record["bytes_read"] for record in records),
         bytes_written=sum(record["bytes_written"] for record in records),
         counts=added_up(record["counts"] for record in records),
+        waits=all_waits(Waits.from_json(record["waits"]) for record in records if record["waits"]),
     )
 
 

@@ -121,6 +121,20 @@ def test_rows_that_were_put_aside_come_again_when_there_is_room():
     assert join.results == Counter(np.concatenate(slices).tolist())
 
 
+def test_rows_that_are_queued_or_put_aside_are_among_those_that_wait_and_may_be_the_oldest():
+    join = Loaded(keys=1000, partition=20, slots=50, shed=Shedding("considering"))
+    for keys in draws(1000, [50, *[200] * 4], exponent=0.5):
+        join.arrive(keys)
+    counts, waits = join.counts, join.logic.waits()
+    assert counts.waiting > 0
+    assert counts.queued > 0
+    assert counts.shed > 0
+    assert waits.rows == counts.waiting + counts.queued + counts.shed
+    assert waits.oldest == join.logic.shed.earliest() < join.logic.waiting.earliest()
+    join.end()
+    assert join.logic.waits().rows == 0
+
+
 def test_without_a_limit_on_reads_nothing_is_put_aside():
     join = Loaded(keys=1000, partition=20, slots=50, shed=Shedding("considering"))
     for keys in draws(1000, [500] * 5):
