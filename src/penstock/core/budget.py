@@ -62,6 +62,39 @@ class Budget:
             self.release(size)
 
 
+class BudgetPart(Budget):
+    """Some bytes of another budget, for one who may not take all of it: what is charged here is charged there, too.
+
+    >>> whole = Budget(100)
+    >>> part = BudgetPart(whole, 60)
+    >>> with part.hold(50, "rows"):
+    ...     whole.room, part.room
+    (50, 10)
+    >>> with whole.hold(90, "others"):
+    ...     part.room
+    10
+    """
+
+    def __init__(self, whole: Budget, limit: int) -> None:
+        super().__init__(min(limit, whole.limit))
+        self._whole = whole
+
+    @property
+    def room(self) -> int:
+        """Bytes that can still be charged, here and there."""
+        return min(self.limit - self.held, self._whole.room)
+
+    def charge(self, size: int, what: str) -> None:
+        """Take `size` bytes for `what`, or refuse."""
+        super().charge(size, what)
+        self._whole.charge(size, what)
+
+    def release(self, size: int) -> None:
+        """Give `size` bytes back."""
+        super().release(size)
+        self._whole.release(size)
+
+
 def parse_bytes(value: str | int, argument: str = "memory") -> int:
     """Read a size: ``"512 MB"`` (10⁶), ``"1 GiB"`` or ``"1g"`` (2³⁰, as Spark writes it), or a number of bytes.
 

@@ -37,6 +37,7 @@ from penstock.flow.graph import (
     windows_of,
 )
 from penstock.flow.lookups import lookup_pilot, stream_seconds
+from penstock.flow.pace import Paces
 from penstock.flow.report import EpochReport, OperatorReport, added_up, all_waits
 from penstock.flow.sinks import Sink, operators_needed
 from penstock.kernels.route import hash_range
@@ -68,9 +69,6 @@ from penstock.spark.tables import settled_on_spark
 from penstock.spark.types import col, long, shard_of, signed, time_as_long, time_from_long
 from penstock.storage.tables.reading import kind_of
 from penstock.storage.versioned import Checkpoint, Ledger, Plan, next_ledger, state_from_json
-
-_AT_WORK = 0.7
-"""The part of an epoch's time in which lookups read; the rest is Spark's."""
 
 _FEW = 50_000
 """Partials that are aggregated where the driver is: more are worth a task on each core."""
@@ -117,8 +115,7 @@ class Engine:
         self._old: Ledger | None = None
         self.trigger: float | None = None
         """Seconds from one epoch to the next, if they are given."""
-        self._read_seconds: dict[str, float] = {}
-        """What a read of its table takes a shard of each lookup, all its work counted."""
+        self._paces = Paces()
 
     @property
     def share(self) -> int:
@@ -282,15 +279,10 @@ class Engine:
         return ledger, reports
 
     def _quotas(self) -> dict[str, int]:
-        """How often lookups that shed load may read their table: as often as the time of an epoch allows.
-
-        It is told from the flow's own pace, so nothing is shed before there is one, nor where epochs have no time.
-        """
-        if self.trigger is None:
-            return {}
+        """How often lookups that shed load may read their table: as often as the time of an epoch allows."""
         sheds = [n.name for n in self.operators if isinstance(n, LookupNode) and n.config.shed.on]
-        paces = {name: self._read_seconds[name] for name in sheds if name in self._read_seconds}
-        return {name: max(1, int(_AT_WORK * self.trigger / pace)) for name, pace in paces.items()}
+        quotas = {name: self._paces.quota(name, self.trigger) for name in sheds}
+        return {name: quota for name, quota in quotas.items() if quota is not None}
 
     def _version(self, node: LookupNode) -> str:
         """Which version of its master table a lookup sees now."""
@@ -327,11 +319,10 @@ class Engine:
             pilot.saw(before, after, (left, right), pages)
 
     def _pace(self, node: OperatorNode, records: Sequence[Mapping[str, Any]]) -> None:
-        """See what a read takes a lookup; the newest epoch counts as much as all before."""
-        reads = sum(record["counts"].get("reads", 0) for record in records)
-        if isinstance(node, LookupNode) and reads:
-            spent = sum(record["seconds"]["work"] for record in records) / reads
-            self._read_seconds[node.name] = (spent + self._read_seconds.get(node.name, spent)) / 2
+        """See what a read takes a lookup."""
+        if isinstance(node, LookupNode):
+            reads = sum(record["counts"].get("reads", 0) for record in records)
+            self._paces.saw(node.name, sum(record["seconds"]["work"] for record in records), reads)
 
     def _ports(self, node: OperatorNode) -> tuple[Time, ...]:
         """The bounds of an operator's ports as the last epoch left them."""
