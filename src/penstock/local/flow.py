@@ -47,8 +47,8 @@ from penstock.flow.graph import (
     walk,
     windows_of,
 )
-from penstock.flow.lookups import lookup_pilot, stream_seconds
 from penstock.flow.pace import Paces
+from penstock.flow.pilots import Cockpit, Flown, Master, tell
 from penstock.flow.report import EpochReport, OperatorReport, Report, added_up, all_waits, counts_of, waits_of
 from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink, operators_needed
 from penstock.flow.stream import Stream
@@ -57,8 +57,6 @@ from penstock.kernels.route import shard_of
 from penstock.local import sql
 from penstock.operators.aggregate.missed import missed
 from penstock.operators.lookup import LookupJoin
-from penstock.planner import AggregatePilot, LookupPilot, Pilot, is_planned
-from penstock.planner.machine import here
 from penstock.storage.compaction import compact
 from penstock.storage.files import FilePages, find_folder, folder_for
 from penstock.storage.memory import MemoryPages
@@ -213,17 +211,12 @@ class LocalQuery:
         operators = list(self._states)
         self._places = {node: self._places_of(node, shared) for node in operators}
         self._ports: dict[OperatorNode, tuple[Time, ...]] = {node: (TIME_MIN,) * len(node.inputs) for node in operators}
-        self._pilots: dict[OperatorNode, Pilot | AggregatePilot | LookupPilot] = {}
-        self._tables: dict[str, TableSource] = {}
+        lookups = [node for node in operators if isinstance(node, LookupNode)]
+        self._tables = {node.name: self._settled(node) for node in lookups}
         self._versions: dict[str, str] = {}
-        for node in operators:
-            if isinstance(node, JoinNode) and node.config.method == "auto":
-                feeds = _feeds(node, operators)
-                self._pilots[node] = Pilot(node.config, feeds, flow.memory, flow.shards, here())
-            elif isinstance(node, AggregateNode) and is_planned(node.config):
-                self._pilots[node] = AggregatePilot(node.config, node.types, flow.memory, flow.shards)
-            elif isinstance(node, LookupNode):
-                self._add_table(node)
+        cockpit = Cockpit(flow.memory, flow.shards, self._master)
+        pilots = {node: cockpit.pilot(node, feeds=_feeds(node, operators)) for node in operators}
+        self._pilots = {node: pilot for node, pilot in pilots.items() if pilot is not None}
         self._ended = False
 
     def stop(self) -> None:
@@ -291,13 +284,12 @@ class LocalQuery:
         """The memory of one of a lookup's shards."""
         return min(self._flow.memory, node.memory or self._flow.memory) // self._flow.shards
 
-    def _add_table(self, node: LookupNode) -> None:
-        """Find a lookup's table, and who steers the lookup if its method was left open."""
-        table = settled(node.config.table, node.freshness, f"{self._spill.name}/{node.name}")
-        self._tables[node.name] = table
-        if node.config.method == "auto":
-            shards = self._flow.shards
-            self._pilots[node] = lookup_pilot(node, table.open(), kind_of(table), self._share_of(node), shards)
+    def _settled(self, node: LookupNode) -> TableSource:
+        return settled(node.config.table, node.freshness, f"{self._spill.name}/{node.name}")
+
+    def _master(self, node: LookupNode) -> Master:
+        table = self._tables[node.name]
+        return Master(table.open(), kind_of(table), self._share_of(node))
 
     def _looking_up(self, node: LookupNode, config: LookupJoin, end: bool) -> LookupJoin:
         """A lookup against the version of its table that this epoch sees, as often as its time allows."""
@@ -462,14 +454,17 @@ class _Epoch:
             report = self._operators[node.name]
             self._query._paces.saw(node.name, report.seconds, report.counts["reads"])
         after = tuple(self.bound(part) for part in node.inputs)
-        before = self._query._ports[node]
-        if isinstance(pilot, AggregatePilot):
-            pilot.saw(before[0], after[0], (tally.rows_lifted, tally.lifted), results.num_rows, pages)
-        elif isinstance(pilot, LookupPilot):
-            passed, spent = stream_seconds(before[0], after[0], node.unit), clock.perf_counter() - begun
-            pilot.saw(arrived[0], passed, spent, self._operators[node.name].counts)
-        elif pilot is not None:
-            pilot.saw(before, after, (arrived[0], arrived[1]), pages)
+        epoch = Flown(
+            before=self._query._ports[node],
+            after=after,
+            rows=tuple(arrived),
+            results=results.num_rows,
+            lifted=(tally.rows_lifted, tally.lifted),
+            seconds=clock.perf_counter() - begun,
+            counts=self._operators[node.name].counts,
+            pages=pages,
+        )
+        tell(pilot, node, epoch)
         self._query._ports[node] = after
         if isinstance(node, JoinNode) and node.where:
             results = sql.where_pairs(results, node.where, node.sides)
