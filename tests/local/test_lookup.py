@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import time
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ import pytest
 
 import penstock as pk
 from penstock.core.errors import ConfigError
+from penstock.kernels.zipf import ranks_at
+from penstock.local.flow import LocalQuery
 from penstock.operators.lookup import HybridJoin, Stages
 from penstock.storage.tables.arrow import ArrowTable, OpenArrowTable
 
@@ -138,6 +141,23 @@ def test_explain_says_how_a_lookup_runs_and_why():
     assert "who: inner lookup on k in an Arrow table of 500 rows, snapshot" in text
     assert "method broadcast" in text
     assert "0 rows wait" in text
+
+
+def test_explain_says_what_a_cache_would_answer_for_the_skew_that_was_seen():
+    made = np.random.default_rng(3)
+    ranks = [ranks_at(made.random(4000), 5000, 1.0) for _ in range(4)]
+    epochs = [pa.table({"k": keys, "t": np.full(keys.size, n)}) for n, keys in enumerate(ranks)]
+    table = pa.table({"k": np.arange(5000), "v": np.arange(5000)})
+    flow = pk.LocalFlow(memory="200 kB")
+    flow.source(epochs, time="t").lookup(table, on="k", name="who").to_memory()
+    before = LocalQuery(flow).explain()
+    assert "because a look-up takes" in before
+    assert "keys assumed to be asked for evenly, as none was seen yet" in before
+    assert "a cache of 2,500 rows would answer 50 % of them\n" in before
+    after = flow.run().explain()
+    found = re.search(r"keys as by Zipf (\S+): a cache of 2,500 rows would answer (\S+) % of them", after)
+    assert float(found[1]) == pytest.approx(1.0, abs=0.2)
+    assert 75 < float(found[2]) < 95, "an ideal cache answers 92 %"
 
 
 def test_progress_says_how_many_rows_wait_and_how_old_the_oldest_is():

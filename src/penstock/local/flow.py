@@ -228,8 +228,8 @@ class LocalQuery:
 
     def explain(self) -> str:
         """Print, and give back, the plan with what was measured."""
-        choices = {node.name: pilot.choice for node, pilot in self._pilots.items() if pilot.choice is not None}
-        text = explain(self._sinks, self.progress(), choices, self._flow.memory, self._flow.shards, "In process")
+        pilots = {node.name: pilot for node, pilot in self._pilots.items()}
+        text = explain(self._sinks, self.progress(), pilots, self._flow.memory, self._flow.shards, "In process")
         print(text)
         return text
 
