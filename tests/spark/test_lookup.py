@@ -1,4 +1,4 @@
-"""Lookup joins on Spark: what the definition gives, by every method, over epochs and restarts (F33)."""
+"""Lookup joins on Spark: what the definition gives, by every method, over epochs and restarts."""
 
 from __future__ import annotations
 
