@@ -132,7 +132,7 @@ class TestRuns:
         assert point(trial, 1 / 4000)[RATE.name] > 0
 
     @pytest.mark.deep
-    def test_a_table_that_grows_is_as_fast_in_the_end_as_one_that_was_there(self):
+    def test_f27_a_table_that_grows_is_as_fast_in_the_end_as_one_that_was_there(self):
         grown, whole = (Growing("mesh", cache=0.15, online=online).point(SMALL, 0, quiet) for online in (True, False))
         ends = [each.paths[RATE.name] for each in (grown, whole)]
         assert ends[0][-4:].mean() == pytest.approx(ends[1][-4:].mean(), rel=0.1)

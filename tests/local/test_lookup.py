@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import gc
+import re
+import time
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import penstock as pk
 from penstock.core.errors import ConfigError
+from penstock.kernels.zipf import ranks_at
+from penstock.local.flow import LocalQuery
+from penstock.operators.lookup import HybridJoin, Stages
+from penstock.storage.tables.arrow import ArrowTable, OpenArrowTable
 
 CUSTOMERS = pa.table({"k": list(range(500)), "name": [f"customer {n}" for n in range(500)]})
 
@@ -29,7 +38,100 @@ def test_memory_is_the_same_after_many_epochs(method):
     assert out.table().num_rows == known.num_rows
     held = [operator.peak_memory for epoch in query.progress().epochs for operator in epoch.operators.values()]
     assert max(held) <= 100_000
-    assert [budget.held for budget in query._budgets] == [store.held for store in query._stores]
+    (places,) = query._places.values()
+    assert [place.budget.held for place in places] == [place.store.held for place in places]
+
+
+@pytest.mark.parametrize("method", ["auto", "cinlj", "chybridjoin", "meshjoin", "partitioned"])
+def test_a_lookup_takes_no_more_of_the_memory_than_it_asked_for(method):
+    epochs = orders(20)
+    flow = pk.LocalFlow(memory="20 MB", shards=2)
+    source = flow.source(epochs, time="t", progress=pk.ordered())
+    out = source.lookup(CUSTOMERS, on="k", method=method, memory="200 kB", name="who").to_memory()
+    query = flow.run()
+    assert out.table().num_rows == pa.concat_tables(epochs).join(CUSTOMERS, "k", join_type="inner").num_rows
+    peaks = [epoch.operators["who"].peak_memory for epoch in query.progress().epochs]
+    assert 0 < max(peaks) <= 100_000
+    (places,) = query._places.values()
+    assert [place.budget.held for place in places] == [0, 0], "its pages are files"
+
+
+def test_lookups_share_the_memory_of_the_flow_whatever_they_ask_for():
+    flow = pk.LocalFlow(memory="200 kB")
+    source = flow.source(orders(5), time="t", progress=pk.ordered())
+    out = source.lookup(CUSTOMERS, on="k", method="cinlj", memory="1 GB", name="who").to_memory()
+    query = flow.run()
+    assert max(epoch.operators["who"].peak_memory for epoch in query.progress().epochs) <= 200_000
+    assert out.table().num_rows > 0
+
+
+def test_a_lookup_that_asks_for_too_little_is_told_how_much_is_needed():
+    flow = pk.LocalFlow(shards=2)
+    flow.source(orders(1), time="t").lookup(CUSTOMERS, on="k", memory=1500, name="who").to_memory()
+    with pytest.raises(ConfigError, match=r"memory=1500 of 'who' over 2 shards is too small .* memory=2000"):
+        flow.run()
+
+
+@dataclass(frozen=True)
+class SlowTable:
+    """A table whose partitions take their time."""
+
+    table: ArrowTable
+    seconds: float
+
+    @property
+    def columns(self):
+        return self.table.columns
+
+    @property
+    def keys(self):
+        return self.table.keys
+
+    def open(self, version=None):
+        opened = OpenArrowTable(self.table.rows, self.table.keys, self.table.partition_rows)
+        scan = opened.scan
+        opened.scan = lambda partition: (time.sleep(self.seconds), scan(partition))[1]
+        return opened
+
+
+def overloaded(epochs: list[pa.Table], shed: pk.Shedding) -> tuple[pk.LocalFlow, object]:
+    """One read of twenty rows takes 2 ms; two hundred rows come in each epoch."""
+    flow = pk.LocalFlow(memory="4 MB", shards=2)
+    source = flow.source(epochs, time="t", progress=pk.ordered())
+    table = SlowTable(ArrowTable(CUSTOMERS, ("k",), partition_rows=20), seconds=0.002)
+    method = Stages(HybridJoin(slots=60))
+    out = source.lookup(table, on="k", method=method, freshness="latest", shed=shed, name="who").to_memory()
+    return flow, out
+
+
+def even(epochs: int, rows: int = 200) -> list[pa.Table]:
+    made = np.random.default_rng(5)
+    return [pa.table({"k": made.integers(0, 500, rows), "t": np.arange(rows) + n * rows}) for n in range(epochs)]
+
+
+@pytest.mark.parametrize("policy", ["considering", "keep"])
+def test_with_a_trigger_rows_are_put_aside_where_told_and_all_come_out_once(tmp_path, policy):
+    epochs = even(8)
+    flow, out = overloaded(epochs, pk.Shedding(policy, to=str(tmp_path / "aside")))
+    query = flow.start(trigger="5 ms")
+    counts = [epoch.operators["who"].counts for epoch in query.progress().epochs]
+    assert max(count["shed"] for count in counts) > 0
+    assert (counts[-1]["shed"], counts[-1]["queued"]) == (0, 0)
+    assert sum(count["put_aside"] for count in counts) == sum(count["replayed"] for count in counts) > 0
+    (place, *_) = next(iter(query._places.values()))
+    assert place.store._others, "pages were written in the other folder"
+    query.epoch({}, end=True)
+    assert sorted(out.table().column("k").to_pylist()) == sorted(pa.concat_tables(epochs).column("k").to_pylist())
+    del query, place
+    gc.collect()
+    assert not [path for path in (tmp_path / "aside").rglob("*") if path.is_file()]
+
+
+def test_a_flow_that_runs_to_its_end_has_all_the_time_and_puts_nothing_aside(tmp_path):
+    flow, out = overloaded(even(4), pk.Shedding("considering", to=str(tmp_path / "aside")))
+    query = flow.run()
+    assert all(epoch.operators["who"].counts["put_aside"] == 0 for epoch in query.progress().epochs)
+    assert out.table().num_rows == 800
 
 
 def test_explain_says_how_a_lookup_runs_and_why():
@@ -39,6 +141,53 @@ def test_explain_says_how_a_lookup_runs_and_why():
     assert "who: inner lookup on k in an Arrow table of 500 rows, snapshot" in text
     assert "method broadcast" in text
     assert "0 rows wait" in text
+
+
+def test_explain_says_what_a_cache_would_answer_for_the_skew_that_was_seen():
+    made = np.random.default_rng(3)
+    ranks = [ranks_at(made.random(4000), 5000, 1.0) for _ in range(4)]
+    epochs = [pa.table({"k": keys, "t": np.full(keys.size, n)}) for n, keys in enumerate(ranks)]
+    table = pa.table({"k": np.arange(5000), "v": np.arange(5000)})
+    flow = pk.LocalFlow(memory="200 kB")
+    flow.source(epochs, time="t").lookup(table, on="k", name="who").to_memory()
+    before = LocalQuery(flow).explain()
+    assert "because a look-up takes" in before
+    assert "keys assumed to be asked for evenly, as none was seen yet" in before
+    assert "a cache of 2,500 rows would answer 50 % of them\n" in before
+    after = flow.run().explain()
+    found = re.search(r"keys as by Zipf (\S+): a cache of 2,500 rows would answer (\S+) % of them", after)
+    assert float(found[1]) == pytest.approx(1.0, abs=0.2)
+    assert 75 < float(found[2]) < 95, "an ideal cache answers 92 %"
+
+
+def test_progress_says_how_many_rows_wait_and_how_old_the_oldest_is():
+    """One row waits in each of two shards at least; the oldest of all shards counts, behind the bound of the source."""
+    rows = [pa.table({"k": list(range(8)), "t": [30, 31, 32, 33, 34, 35, 36, 37]}), pa.table({"k": [0], "t": [50]})]
+    flow = pk.LocalFlow(shards=2)
+    source = flow.source(rows, time="t", progress=pk.ordered())
+    source.lookup(CUSTOMERS, on="k", method="hybridjoin", name="who").to_memory()
+    query = flow.run(end=False)
+    waits = query.progress().epochs[-1].operators["who"].waits
+    assert (waits.rows, waits.oldest, waits.bound, waits.age) == (9, 30, 50, 20)
+    assert "who: 9 rows wait, the oldest 20 behind the bound, bounds" in str(query.progress())
+    assert query.explain().count("; 9 rows wait, the oldest 20 behind the bound") == 1
+
+
+def test_when_the_stream_has_ended_nothing_waits():
+    flow = pk.LocalFlow()
+    source = flow.source(orders(2), time="t", progress=pk.ordered())
+    source.lookup(CUSTOMERS, on="k", method="hybridjoin", name="who").to_memory()
+    query = flow.run()
+    assert [epoch.operators["who"].waits.rows for epoch in query.progress().epochs][-1] == 0
+    assert "wait" not in str(query.progress())
+
+
+def test_the_age_of_rows_is_shown_in_the_unit_of_their_time():
+    times = pa.array([0, 5_400_000_000], pa.timestamp("us"))
+    flow = pk.LocalFlow()
+    source = flow.source(pa.table({"k": [1, 2], "t": times}), time="t", progress=pk.ordered())
+    source.lookup(CUSTOMERS, on="k", method="hybridjoin", name="who").to_memory()
+    assert "2 rows wait, the oldest 1.5 h behind the bound" in str(flow.run(end=False).progress())
 
 
 def test_a_table_keyed_by_other_columns_is_refused(tmp_path):

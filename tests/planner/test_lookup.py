@@ -21,6 +21,7 @@ from penstock.planner import (
     choose_lookup,
     describe_lookup,
     explain_lookup,
+    keys_asked,
     predict_lookup,
 )
 from penstock.planner.lookup import TITLES
@@ -138,13 +139,15 @@ def test_costs_follow_rates_and_age():
 
 def test_the_choice_is_told_with_what_each_method_would_take():
     load = replace(LOAD, exponent=1.0)
-    lines = explain_lookup(choose_lookup(load, STORES["sql"]), load.exponent, hit_share=0.774)
+    keys = keys_asked(load, STORES["sql"], "cinlj", measured=0.774)
+    lines = explain_lookup(choose_lookup(load, STORES["sql"]), keys)
     assert lines[0] == "method cinlj (CINLJ: frequent keys are answered from a cache, the others are looked up)"
     assert lines[1].startswith("because a look-up takes 8.0 µs, and a cache answers 80 % of the rows")
-    assert lines[2] == "keys are asked for with skew 1.00 (Zipf): 80 % of the rows expected from memory, 77 % measured"
+    cached = f"{load.cached(0.5):,}"
+    assert lines[2] == f"keys as by Zipf 1.00: a cache of {cached} rows would answer 80 % of them (77 % were)"
     assert lines[3].split() == ["predicted", "rows/s", "µs/row", "from", "memory", "reads/row", "waits"]
     assert len(lines) == 4 + len(TITLES)
-    assert explain_lookup(LookupChoice("inlj", "so it is"), 0.5)[2] == "keys are asked for with skew 0.50 (Zipf)"
+    assert explain_lookup(LookupChoice("inlj", "so it is"), keys)[2:] == (lines[2],)
     assert describe_lookup("partitioned").startswith("The partitioned join: ")
 
 
@@ -186,6 +189,26 @@ def test_a_pilot_measures_rates_by_task_and_skew_by_a_sample():
     assert pilot.load.rows_per_second == 100_000
     assert pilot.load.epoch_seconds == 2.0
     assert pilot.load.exponent == pytest.approx(0.9, abs=0.03)
+
+
+def test_before_rows_are_seen_a_pilot_says_that_the_skew_is_assumed_and_then_what_it_is():
+    pilot = LookupPilot(LOAD, STORES["pages"])
+    assert str(pilot.keys).startswith("keys assumed to be asked for evenly, as none was seen yet: a cache of ")
+    assert pilot.choice is None, "asking decides nothing"
+    pilot.saw(100_000, 1.0, 0.1, counted(100_000, 1.0))
+    assert str(pilot.keys).startswith("keys as by Zipf 1.0")
+    assert pilot.keys.expected == pytest.approx(predict_lookup(pilot.load, pilot.reads)["cinlj"].hit_share)
+
+
+def test_what_a_cache_answered_is_told_as_long_as_there_is_one():
+    assert keys_asked(LOAD, STORES["sql"], "cinlj", measured=0.5).measured == 0.5
+    assert keys_asked(LOAD, STORES["sql"], "inlj", measured=0.5).measured is None
+
+
+def test_the_cache_of_all_tasks_is_told():
+    one = keys_asked(LOAD, STORES["sql"], "chybridjoin")
+    two = keys_asked(replace(LOAD, shards=2), STORES["sql"], "chybridjoin")
+    assert two.cached == 2 * one.cached
 
 
 def test_a_pilot_learns_nothing_of_an_empty_epoch_and_follows_what_was_planned():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
+from penstock.operators.lookup import MeshJoin
 from penstock.planner.lookup_costs import (
     Operations,
     ReadCosts,
@@ -102,6 +105,33 @@ def test_r_meshjoin_has_what_meshjoin_has_of_a_read():
     one, four = (mesh_cycle(SIZES, Setting(500, loads=loads), Skew(100_000), READS) for loads in (1, 4))
     assert four.reads == 4
     assert four.per_read == pytest.approx(one.per_read, rel=0.05)
+
+
+def best_buffer(table_rows: int, logical: int | None) -> int | None:
+    """b of the highest rate, to the block, with as many logical partitions or one for each read; None if none will do.
+
+    Rows enter in whole numbers: h_S = k · w with w of 1 at least.
+    """
+    sizes = Sizes(table_rows, table_row=120, stream_row=20, memory=120_000)
+    rates: dict[int, float] = {}
+    for rows in range(34, 900, 34):
+        partitions = sizes.partitions(rows)
+        loads = 1 if logical is None else partitions // logical
+        waiting = mesh_waiting(sizes, Setting(rows, loads=loads))
+        chunk = MeshJoin(waiting, loads).chunk(partitions)
+        if chunk * (partitions // loads) <= waiting:
+            rates[rows] = chunk * partitions / loads / READS.all_of(rows * 120, partitions)
+    return max(rates, key=rates.__getitem__, default=None)
+
+
+def test_f03_the_best_buffer_of_r_meshjoin_stays_when_the_table_doubles_and_that_of_meshjoin_does_not():
+    """By its equations alone, with fractions of rows, MESHJOIN's would hardly move; whole rows are what moves it."""
+    sizes = [100_000 * 2**n for n in range(5)]
+    ours = [best_buffer(rows, logical=16) for rows in sizes]
+    theirs = [best_buffer(rows, logical=None) for rows in sizes]
+    assert max(ours) - min(ours) <= 34, "one block"
+    assert [abs(after - before) // 34 for before, after in pairwise(theirs[:3])] == [2, 3], "blocks"
+    assert theirs[-1] is None, "there are more partitions than rows can wait"
 
 
 def test_inlj_does_not_depend_on_the_memory_and_cinlj_does():

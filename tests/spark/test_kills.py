@@ -18,7 +18,7 @@ KILLS = 20
 METHODS = ("oa", "ewj", "ah_ewj", "rpwj", "ewj", "oa", "rpwj", "ah_ewj")
 
 
-def test_twenty_kills_of_the_driver_change_nothing(tmp_path):
+def test_f34_twenty_kills_of_the_driver_change_nothing(tmp_path):
     streams = Streams(tmp_path, epochs=20)
     moments = random.Random(11)
     for kill in range(KILLS):

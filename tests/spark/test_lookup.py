@@ -1,4 +1,4 @@
-"""Lookup joins on Spark: what the definition gives, by every method, over epochs and restarts (F33)."""
+"""Lookup joins on Spark: what the definition gives, by every method, over epochs and restarts."""
 
 from __future__ import annotations
 
@@ -111,6 +111,19 @@ class SlowTable:
         scan = opened.scan
         opened.scan = lambda partition: (time.sleep(self.seconds), scan(partition))[1]
         return opened
+
+
+def test_progress_says_how_many_rows_wait_over_all_shards_and_how_old_the_oldest_is(spark, feed, tmp_path):
+    epochs = [pa.table([list(range(20)), [0] * 20, list(range(20, 40))], schema=STREAM)]
+    epochs.append(pa.table([list(range(20)), [0] * 20, [60] * 20], schema=STREAM))
+    orders = feed("orders", epochs)
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="8 MB", shards=2)
+    source = flow.source(orders.stream(spark), time="t", progress=pk.ordered(), name="orders")
+    source.lookup(master(60, seed=2), on="k", method="hybridjoin", name="who").to_memory()
+    query = flow.run(end=False)
+    waits = next(epoch.operators["who"].waits for epoch in query.progress().epochs if epoch.epoch == 1)
+    assert (waits.rows, waits.oldest, waits.bound) == (40, 20, 60)
+    assert "the oldest 40 behind the bound" in str(waits)
 
 
 def test_under_overload_rows_are_put_aside_and_in_the_silence_after_it_all_come_out_once(spark, feed, tmp_path):

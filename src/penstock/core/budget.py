@@ -38,6 +38,15 @@ class Budget:
         """Bytes that can still be charged."""
         return self.limit - self.held
 
+    def within(self, other: Budget) -> bool:
+        """Whether what is charged here is charged to `other`.
+
+        >>> whole = Budget(100)
+        >>> BudgetPart(whole, 60).within(whole), whole.within(Budget(100))
+        (True, False)
+        """
+        return self is other
+
     def charge(self, size: int, what: str) -> None:
         """Take `size` bytes for `what`, or refuse."""
         if size > self.room:
@@ -94,6 +103,43 @@ def ample() -> Budget:
     True
     """
     return Budget(1 << 62)
+
+
+class BudgetPart(Budget):
+    """Some bytes of another budget, for one who may not take all of it: what is charged here is charged there, too.
+
+    >>> whole = Budget(100)
+    >>> part = BudgetPart(whole, 60)
+    >>> with part.hold(50, "rows"):
+    ...     whole.room, part.room
+    (50, 10)
+    >>> with whole.hold(90, "others"):
+    ...     part.room
+    10
+    """
+
+    def __init__(self, whole: Budget, limit: int) -> None:
+        super().__init__(min(limit, whole.limit))
+        self._whole = whole
+
+    def within(self, other: Budget) -> bool:
+        """Whether what is charged here is charged to `other`."""
+        return self is other or self._whole.within(other)
+
+    @property
+    def room(self) -> int:
+        """Bytes that can still be charged, here and there."""
+        return min(self.limit - self.held, self._whole.room)
+
+    def charge(self, size: int, what: str) -> None:
+        """Take `size` bytes for `what`, or refuse."""
+        super().charge(size, what)
+        self._whole.charge(size, what)
+
+    def release(self, size: int) -> None:
+        """Give `size` bytes back."""
+        super().release(size)
+        self._whole.release(size)
 
 
 def parse_bytes(value: str | int, argument: str = "memory") -> int:

@@ -94,6 +94,23 @@ def show_time(time: Time, unit: TimeUnit) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+_SPANS = ((86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"), (1_000, "ms"), (1, "us"))
+
+
+def show_span(steps: int, unit: TimeUnit) -> str:
+    """How far two moments are apart, as people read it.
+
+    >>> show_span(5_400_000_000, "microseconds"), show_span(12_345_678, "microseconds"), show_span(7, "ticks")
+    ('1.5 h', '12.3 s', '7')
+    """
+    if unit == "ticks":
+        return f"{steps:,}"
+    if unit == "days":
+        return f"{steps:,} d"
+    size, name = next(((size, name) for size, name in _SPANS if steps >= size), _SPANS[-1])
+    return f"{round(steps / size, 1):,g} {name}"
+
+
 def clamp(time: int) -> Time:
     """A computed moment kept on the axis, so that arithmetic on TIME_MIN and TIME_MAX stays there.
 

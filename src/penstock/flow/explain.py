@@ -17,17 +17,28 @@ from penstock.flow.graph import (
     WhereNode,
     sources_of,
 )
+from penstock.flow.pilots import AnyPilot
 from penstock.flow.report import Report
 from penstock.flow.sinks import Sink
+from penstock.operators.lookup import Waits
 from penstock.operators.window_join import Baseline, MethodName, method_name
-from penstock.planner import AggregateChoice, Choice, LookupChoice, describe, explain_choice, explain_lookup
+from penstock.planner import (
+    AggregateChoice,
+    AggregatePilot,
+    Choice,
+    LookupPilot,
+    Pilot,
+    describe,
+    explain_choice,
+    explain_lookup,
+)
 from penstock.planner.window_aggregate import explain_aggregate
 
-Choices = Mapping[str, Choice | AggregateChoice | LookupChoice]
-"""What was chosen for the operators whose method was left open, by their names."""
+Pilots = Mapping[str, AnyPilot]
+"""Who chooses for the operators whose method was left open, by their names."""
 
 
-def explain(sinks: Sequence[Sink], report: Report, choices: Choices, memory: int, slots: int, host: str) -> str:
+def explain(sinks: Sequence[Sink], report: Report, pilots: Pilots, memory: int, slots: int, host: str) -> str:
     """The plan of a flow as text, sinks first, each indented under what it feeds."""
     share = memory // slots
     lines = [f"{host}: {show_bytes(memory)} for all operators, {slots} tasks at a time, {show_bytes(share)} each"]
@@ -37,30 +48,27 @@ def explain(sinks: Sequence[Sink], report: Report, choices: Choices, memory: int
             lines.append(f"{sink}: {sink.delivery}, late rows of {names}")
         else:
             lines.append(f"{sink}: {sink.delivery}")
-            lines += _tree(sink.node, report, choices, indent=1)
+            lines += _tree(sink.node, report, pilots, indent=1)
     return "\n".join(lines)
 
 
-def _tree(node: Node, report: Report, choices: Choices, indent: int) -> list[str]:
-    lines = ["  " * indent + line for line in _describe(node, report, choices)]
+def _tree(node: Node, report: Report, pilots: Pilots, indent: int) -> list[str]:
+    lines = ["  " * indent + line for line in _describe(node, report, pilots)]
     for part in node.inputs:
-        lines += _tree(part, report, choices, indent + 1)
+        lines += _tree(part, report, pilots, indent + 1)
     return lines
 
 
-def _describe(node: Node, report: Report, choices: Choices) -> list[str]:
+def _describe(node: Node, report: Report, pilots: Pilots) -> list[str]:
+    pilot = pilots.get(node.name) if isinstance(node, OperatorNode) else None
     if isinstance(node, JoinNode):
-        choice = choices.get(node.name)
-        return [*_describe_join(node, choice if isinstance(choice, Choice) else None), *_measured(node, report)]
+        choice = pilot.choice if isinstance(pilot, Pilot) else None
+        return [*_describe_join(node, choice), *_measured(node, report)]
     if isinstance(node, AggregateNode):
-        chosen = choices.get(node.name)
-        return [
-            *_describe_aggregate(node, chosen if isinstance(chosen, AggregateChoice) else None),
-            *_measured(node, report),
-        ]
+        chosen = pilot.choice if isinstance(pilot, AggregatePilot) else None
+        return [*_describe_aggregate(node, chosen), *_measured(node, report)]
     if isinstance(node, LookupNode):
-        found = choices.get(node.name)
-        lines = _describe_lookup(node, found if isinstance(found, LookupChoice) else None)
+        lines = _describe_lookup(node, pilot if isinstance(pilot, LookupPilot) else None)
         return [*lines, *_measured(node, report), *_counted(node, report)]
     if isinstance(node, SourceNode):
         return [_describe_source(node, report)]
@@ -86,26 +94,27 @@ def _shown(on: Sequence[tuple[str, str]]) -> str:
     return ", ".join(ours if ours == theirs else f"{ours} = {theirs}" for ours, theirs in on)
 
 
-def _describe_lookup(node: LookupNode, choice: LookupChoice | None) -> list[str]:
+def _describe_lookup(node: LookupNode, pilot: LookupPilot | None) -> list[str]:
     config = node.config
     on = _shown(config.on)
     name = node.method(config)
     asked = (f"method {name}", f"because method={name!r} was asked for")
-    lines = asked if choice is None else explain_lookup(choice)
+    lines = asked if pilot is None else explain_lookup(pilot.outlook(), pilot.keys)
     head = f"{node.name}: {config.how} lookup on {on} in {config.table}, {node.freshness}"
     return [head, *(f"  {line}" for line in lines)]
 
 
 def _counted(node: LookupNode, report: Report) -> list[str]:
     """Hits and misses over all epochs that are known, and who waits now."""
-    epochs = [epoch.operators[node.name].counts for epoch in report.epochs if node.name in epoch.operators]
-    if not epochs:
+    reports = [epoch.operators[node.name] for epoch in report.epochs if node.name in epoch.operators]
+    if not reports:
         return []
+    epochs, waits = [operator.counts for operator in reports], reports[-1].waits or Waits()
     hits, misses, reads = (sum(counts.get(name, 0) for counts in epochs) for name in ("hits", "misses", "reads"))
     share = f"{100 * hits / (hits + misses):.1f} % of the rows" if hits + misses else "no rows"
     return [
         f"  cache: {epochs[-1].get('cached', 0):,} rows of the table answered for {share}; the table was read "
-        f"{reads:,} times; {epochs[-1].get('waiting', 0):,} rows wait"
+        f"{reads:,} times; {waits}"
     ]
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 
 from penstock.core.budget import show_bytes
+from penstock.operators.lookup import Waits
 
 KEPT = 1000
 """Epochs whose reports are kept one by one."""
@@ -34,6 +37,8 @@ class OperatorReport:
     bytes_written: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     """What else it counts: a lookup its hits, misses, reads of the table, rows that wait."""
+    waits: Waits | None = None
+    """Rows of a lookup that have yet to be answered, and how old the oldest is: ``waits.rows``, ``waits.oldest``."""
 
     @property
     def seconds(self) -> float:
@@ -60,9 +65,10 @@ class EpochReport:
         out = sum(op.rows_out for op in self.operators.values())
         late = sum(self.late.values()) + sum(self.no_time.values())
         bounds = ", ".join(f"{name} {bound}" for name, bound in self.bounds.items())
+        waits = "".join(f", {name}: {op.waits}" for name, op in self.operators.items() if op.waits and op.waits.rows)
         return (
             f"epoch {self.epoch}: {sum(self.rows_in.values()):,} rows in, {out:,} out, {late:,} late, "
-            f"state {state:,} rows / {show_bytes(size)}, bounds {bounds}, {self.seconds:.2f} s"
+            f"state {state:,} rows / {show_bytes(size)}{waits}, bounds {bounds}, {self.seconds:.2f} s"
         )
 
 
@@ -157,3 +163,23 @@ def added_up(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     for each in counts:
         total.update(each)
     return dict(total)
+
+
+def waits_of(logic: object) -> Waits | None:
+    """The rows that wait in a shard of an operator, if it is one that lets rows wait.
+
+    >>> waits_of(object()) is None
+    True
+    """
+    waits: Waits | None = logic.waits() if hasattr(logic, "waits") else None
+    return waits
+
+
+def all_waits(waits: Iterable[Waits | None]) -> Waits | None:
+    """Those of all the shards of an operator; their number adds up, the oldest is the oldest of all.
+
+    >>> all_waits([Waits(1, oldest=5), Waits(2, oldest=3)])
+    Waits(rows=3, oldest=3, bound=-9223372036854775808, unit='ticks')
+    """
+    known = [each for each in waits if each is not None]
+    return reduce(add, known) if known else None

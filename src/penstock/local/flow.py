@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time as clock
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -14,13 +15,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow.fs import FileType
 
-from penstock.core.budget import Budget
+from penstock.core.budget import Budget, BudgetPart
+from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, FlowError
 from penstock.core.kept import hand_over, kept_by
 from penstock.core.master import TableSource
 from penstock.core.meter import Tally
 from penstock.core.operator import Logic, Quiet, State
+from penstock.core.pages import PageStore, names_of
 from penstock.core.progress import Policy, Seen, Track, follow, wake
 from penstock.core.rows import TIME
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, as_times, show_time
@@ -44,8 +48,9 @@ from penstock.flow.graph import (
     walk,
     windows_of,
 )
-from penstock.flow.lookups import lookup_pilot, stream_seconds
-from penstock.flow.report import EpochReport, OperatorReport, Report, added_up, counts_of
+from penstock.flow.pace import Paces
+from penstock.flow.pilots import Cockpit, Flown, Master, tell
+from penstock.flow.report import EpochReport, OperatorReport, Report, added_up, all_waits, counts_of, waits_of
 from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink, operators_needed
 from penstock.flow.stream import Stream
 from penstock.kernels.hashing import hash_keys
@@ -53,10 +58,8 @@ from penstock.kernels.route import shard_of
 from penstock.local import sql
 from penstock.operators.aggregate.missed import missed
 from penstock.operators.lookup import LookupJoin
-from penstock.planner import AggregatePilot, LookupPilot, Pilot, is_planned
-from penstock.planner.machine import here
 from penstock.storage.compaction import compact
-from penstock.storage.files import FilePages
+from penstock.storage.files import FilePages, find_folder, folder_for
 from penstock.storage.memory import MemoryPages
 from penstock.storage.tables.reading import kind_of, read_table, settled
 
@@ -122,21 +125,36 @@ class LocalFlow(Flow):
         return super().source(_Feed.of(data), time, progress, name)
 
     def start(self, trigger: str | None = None) -> LocalQuery:
-        """Run over everything there is and leave the streams open; in process there is nothing to wait for."""
-        return self.run(end=False)
+        """Run over everything there is and leave the streams open; in process there is nothing to wait for.
+
+        With a `trigger`, a lookup that may shed load has that time for an epoch, as on Spark: rows that it cannot
+        answer in it are put aside, and come out in silent epochs after the last.
+        """
+        given = None if trigger is None else Duration.of(trigger, "trigger").on("microseconds", "trigger")
+        query = self._run(None if given is None else given / 1e6)
+        while query.put_aside:
+            query.epoch({})
+        return query
 
     def run(self, *, end: bool = True) -> LocalQuery:
-        """Run epoch after epoch until every source is exhausted; with `end`, one more ends the streams."""
+        """Run epoch after epoch until every source is exhausted; with `end`, one more ends the streams.
+
+        Each epoch has all the time it takes: a lookup sheds no load here.
+        """
+        query = self._run(None)
+        if end:
+            query.epoch({}, end=True)
+        return query
+
+    def _run(self, trigger: float | None) -> LocalQuery:
         self._check_ready()
-        query = LocalQuery(self)
+        query = LocalQuery(self, trigger)
         feeds = {node: iter(node.data.tables) for node in sources_of(*self._roots)}
         while feeds:
             tables = {node: next(feed, None) for node, feed in feeds.items()}
             feeds = {node: feed for node, feed in feeds.items() if tables[node] is not None}
             if feeds:
                 query.epoch({node: rows for node, rows in tables.items() if rows is not None})
-        if end:
-            query.epoch({}, end=True)
         return query
 
     def _columns_of(self, data: Any) -> pa.Schema:
@@ -162,34 +180,47 @@ class LocalFlow(Flow):
         return read_table(table, keys)
 
 
-class LocalQuery:
-    """A local flow at work, or done."""
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a shard of an operator works: its memory, and the store of its pages."""
 
-    def __init__(self, flow: LocalFlow) -> None:
+    budget: Budget
+    store: PageStore
+
+    def settle(self, gone: Iterable[str]) -> None:
+        """What logics hold goes with them; what is saved stays, but for what is `gone`, and what is kept of tables."""
+        for name in gone:
+            self.store.drop(name)
+        saved = self.store.held if isinstance(self.store, MemoryPages) else 0
+        self.budget.release(self.budget.held - saved - kept_by(self.budget))
+
+
+class LocalQuery:
+    """A local flow at work, or done. An epoch has `trigger` seconds, or all the time it takes."""
+
+    def __init__(self, flow: LocalFlow, trigger: float | None = None) -> None:
         self._flow = flow
+        self._trigger = trigger
+        self._paces = Paces()
         self._sinks = flow._sinks
         roots = flow._roots
         self._tracks = {node: Track() for node in sources_of(*roots)}
         self._report = Report()
         self._spill = tempfile.TemporaryDirectory(prefix="penstock-")
-        self._budgets = [Budget(max(1, flow.memory // flow.shards)) for _ in range(flow.shards)]
-        self._stores = [MemoryPages(budget, FilePages(self._spill.name)) for budget in self._budgets]
+        budgets = [Budget(max(1, flow.memory // flow.shards)) for _ in range(flow.shards)]
+        shared = [_Place(budget, MemoryPages(budget, FilePages(self._spill.name))) for budget in budgets]
         self._states: dict[OperatorNode, list[State]] = {
             node: [State()] * flow.shards for node in operators_needed(self._sinks)
         }
         operators = list(self._states)
+        self._places = {node: self._places_of(node, shared) for node in operators}
         self._ports: dict[OperatorNode, tuple[Time, ...]] = {node: (TIME_MIN,) * len(node.inputs) for node in operators}
-        self._pilots: dict[OperatorNode, Pilot | AggregatePilot | LookupPilot] = {}
-        self._tables: dict[str, TableSource] = {}
+        lookups = [node for node in operators if isinstance(node, LookupNode)]
+        self._tables = {node.name: self._settled(node) for node in lookups}
         self._versions: dict[str, str] = {}
-        for node in operators:
-            if isinstance(node, JoinNode) and node.config.method == "auto":
-                feeds = _feeds(node, operators)
-                self._pilots[node] = Pilot(node.config, feeds, flow.memory, flow.shards, here())
-            elif isinstance(node, AggregateNode) and is_planned(node.config):
-                self._pilots[node] = AggregatePilot(node.config, node.types, flow.memory, flow.shards)
-            elif isinstance(node, LookupNode):
-                self._add_table(node)
+        cockpit = Cockpit(flow.memory, flow.shards, self._master)
+        pilots = {node: cockpit.pilot(node, feeds=_feeds(node, operators)) for node in operators}
+        self._pilots = {node: pilot for node, pilot in pilots.items() if pilot is not None}
         self._ended = False
 
     def stop(self) -> None:
@@ -201,8 +232,8 @@ class LocalQuery:
 
     def explain(self) -> str:
         """Print, and give back, the plan with what was measured."""
-        choices = {node.name: pilot.choice for node, pilot in self._pilots.items() if pilot.choice is not None}
-        text = explain(self._sinks, self.progress(), choices, self._flow.memory, self._flow.shards, "In process")
+        pilots = {node.name: pilot for node, pilot in self._pilots.items()}
+        text = explain(self._sinks, self.progress(), pilots, self._flow.memory, self._flow.shards, "In process")
         print(text)
         return text
 
@@ -223,20 +254,56 @@ class LocalQuery:
         self._ended = end
         self._report = self._report.after(epoch.report(self._report.totals.epochs, clock.perf_counter() - begun))
 
-    def _add_table(self, node: LookupNode) -> None:
-        """Find a lookup's table, and who steers the lookup if its method was left open."""
-        table = settled(node.config.table, node.freshness, f"{self._spill.name}/{node.name}")
-        self._tables[node.name] = table
-        if node.config.method == "auto":
-            share = min(self._flow.memory, node.memory or self._flow.memory) // self._flow.shards
-            self._pilots[node] = lookup_pilot(node, table.open(), kind_of(table), share, self._flow.shards)
+    @property
+    def put_aside(self) -> int:
+        """Rows that were put aside, or not let in, and have yet to be answered."""
+        if not self._report.epochs:
+            return 0
+        counts = [operator.counts for operator in self._report.epochs[-1].operators.values()]
+        return sum(count.get("shed", 0) + count.get("queued", 0) for count in counts)
 
-    def _looking_up(self, node: LookupNode, config: LookupJoin) -> LookupJoin:
-        """A lookup against the version of its table that this epoch sees."""
+    def _places_of(self, node: OperatorNode, shared: list[_Place]) -> list[_Place]:
+        """Where an operator's shards work: all in the same place, but for lookups that ask for less, or for another.
+
+        Their pages are files, as on Spark: what they ask for is for the rest.
+        """
+        if not isinstance(node, LookupNode) or (node.memory is None and not node.config.elsewhere):
+            return shared
+        share = self._share_of(node)
+        if share < _SMALLEST_SHARE:
+            raise ConfigError(
+                f"memory={node.memory} of {node.name!r} over {self._flow.shards} shards is too small for one page. "
+                f"Write at least memory={_SMALLEST_SHARE * self._flow.shards}."
+            )
+        folder = f"{self._spill.name}/pages-{node.name}"
+        for place in node.config.elsewhere.values():
+            # State that is lost with the query leaves nothing behind.
+            weakref.finalize(self, _remove, folder_for(folder, place))
+        return [
+            _Place(BudgetPart(place.budget, share), FilePages(folder, elsewhere=node.config.elsewhere))
+            for place in shared
+        ]
+
+    def _share_of(self, node: LookupNode) -> int:
+        """The memory of one of a lookup's shards."""
+        return min(self._flow.memory, node.memory or self._flow.memory) // self._flow.shards
+
+    def _settled(self, node: LookupNode) -> TableSource:
+        return settled(node.config.table, node.freshness, f"{self._spill.name}/{node.name}")
+
+    def _master(self, node: LookupNode) -> Master:
+        table = self._tables[node.name]
+        return Master(table.open(), kind_of(table), self._share_of(node))
+
+    def _looking_up(self, node: LookupNode, config: LookupJoin, end: bool) -> LookupJoin:
+        """A lookup against the version of its table that this epoch sees, as often as its time allows."""
         table = self._tables[node.name]
         if node.freshness == "latest" or node.name not in self._versions:
             self._versions[node.name] = table.open().version
-        return replace(config, table=table, version=self._versions[node.name])
+        quota = None
+        if config.shed.on and not end:
+            quota = self._paces.quota(node.name, self._trigger, in_turn=self._flow.shards)
+        return replace(config, table=table, version=self._versions[node.name], quota=quota)
 
     def _deliver(self, sink: Sink, rows: pa.Table) -> None:
         number = self._report.totals.epochs
@@ -268,6 +335,7 @@ class _Epoch:
         self._seen: dict[SourceNode, Seen] = {}
         self._bounds: dict[Node, Time] = {}
         self.states: dict[OperatorNode, list[State]] = {}
+        self._end = end
         for node in query._tracks:
             self._take(node, tables.get(node, node.columns.empty_table()))
         self.tracks = self._follow(end)
@@ -350,7 +418,7 @@ class _Epoch:
         pilot = self._query._pilots.get(node)
         config = node.config if pilot is None else replace(node.config, method=pilot.decide().method)
         if isinstance(node, LookupNode):
-            config = self._query._looking_up(node, config)
+            config = self._query._looking_up(node, config, self._end)
         tally = Tally()
         shards = self._logics(node, config, tally)
         batches: list[pa.RecordBatch] = []
@@ -380,20 +448,27 @@ class _Epoch:
             state_bytes=sum(page.nbytes for page in pages),
             pages=len(pages),
             phases={"work": clock.perf_counter() - begun},
-            peak_memory=max(budget.peak for budget in self._query._budgets),
+            peak_memory=max(place.budget.peak for place in self._query._places[node]),
             method=node.method(config),
             deferred=tally.deferred,
             counts=added_up(map(counts_of, shards)),
+            waits=all_waits(map(waits_of, shards)),
         )
+        if isinstance(node, LookupNode):
+            report = self._operators[node.name]
+            self._query._paces.saw(node.name, report.seconds, report.counts["reads"])
         after = tuple(self.bound(part) for part in node.inputs)
-        before = self._query._ports[node]
-        if isinstance(pilot, AggregatePilot):
-            pilot.saw(before[0], after[0], (tally.rows_lifted, tally.lifted), results.num_rows, pages)
-        elif isinstance(pilot, LookupPilot):
-            passed, spent = stream_seconds(before[0], after[0], node.unit), clock.perf_counter() - begun
-            pilot.saw(arrived[0], passed, spent, self._operators[node.name].counts)
-        elif pilot is not None:
-            pilot.saw(before, after, (arrived[0], arrived[1]), pages)
+        epoch = Flown(
+            before=self._query._ports[node],
+            after=after,
+            rows=tuple(arrived),
+            results=results.num_rows,
+            lifted=(tally.rows_lifted, tally.lifted),
+            seconds=clock.perf_counter() - begun,
+            counts=self._operators[node.name].counts,
+            pages=pages,
+        )
+        tell(pilot, node, epoch)
         self._query._ports[node] = after
         if isinstance(node, JoinNode) and node.where:
             results = sql.where_pairs(results, node.where, node.sides)
@@ -401,22 +476,30 @@ class _Epoch:
 
     def _logics(self, node: OperatorNode, config: Any, meter: Tally) -> list[Logic]:
         query = self._query
-        parts = zip(query._stores, query._budgets, query._states[node], strict=True)
         if isinstance(node, LookupNode):
-            hand_over(query._budgets[0], query._budgets[0].limit // _LEFT)
-        return [config.logic(node.types, store, budget, state, meter) for store, budget, state in parts]
+            payer = query._places[node][0].budget
+            hand_over(payer, payer.limit // _LEFT)
+        parts = zip(query._places[node], query._states[node], strict=True)
+        return [config.logic(node.types, place.store, place.budget, state, meter) for place, state in parts]
 
     def _save(self, node: OperatorNode, shards: list[Logic]) -> None:
         """Keep what the shards have become; joins leave many small pages, aggregations merge their own."""
         states = [logic.state() for logic in shards]
         if isinstance(node, JoinNode):
-            parts = zip(states, self._query._stores, self._query._budgets, strict=True)
-            states = [replace(state, pages=compact(state.pages, store, budget)) for state, store, budget in parts]
+            parts = zip(states, self._query._places[node], strict=True)
+            states = [replace(s, pages=compact(s.pages, place.store, place.budget)) for s, place in parts]
         if isinstance(node, LookupNode):
-            # What its logics hold, cached rows and rows that wait, goes with them; what is saved stays.
-            for budget, store in zip(self._query._budgets, self._query._stores, strict=True):
-                budget.release(budget.held - store.held - kept_by(budget))
+            before = self._query._states[node]
+            for place, old, new in zip(self._query._places[node], before, states, strict=True):
+                place.settle(names_of(old.pages) - names_of(new.pages))
         self.states[node] = states
+
+
+def _remove(uri: str) -> None:
+    """Delete a folder of pages, if it was made."""
+    files, path = find_folder(uri)
+    if files.get_file_info(path).type == FileType.Directory:
+        files.delete_dir(path)
 
 
 def _feeds(node: OperatorNode, operators: Sequence[OperatorNode]) -> bool:

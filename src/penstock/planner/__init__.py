@@ -5,11 +5,13 @@ from penstock.planner.explain import describe, describe_lookup, explain_choice, 
 from penstock.planner.load import Load, Measured, measure
 from penstock.planner.lookup import (
     STORES,
+    KeysAsked,
     LookupChoice,
     LookupLoad,
     LookupPreference,
     PlannedLookup,
     choose_lookup,
+    keys_asked,
     predict_lookup,
 )
 from penstock.planner.lookup_costs import ReadCosts
@@ -28,6 +30,7 @@ __all__ = [
     "Choice",
     "Cost",
     "Disk",
+    "KeysAsked",
     "Load",
     "LookupChoice",
     "LookupLoad",
@@ -50,6 +53,7 @@ __all__ = [
     "explain_lookup",
     "fit_exponent",
     "is_planned",
+    "keys_asked",
     "measure",
     "oa_cost",
     "observed_share",

@@ -8,7 +8,7 @@ from penstock.core.budget import show_bytes
 from penstock.operators.window_join.methods import Baseline
 from penstock.planner.costs import Cost
 from penstock.planner.lookup import TITLES as LOOKUP_TITLES
-from penstock.planner.lookup import LookupChoice, LookupCost, PlannedLookup
+from penstock.planner.lookup import KeysAsked, LookupChoice, LookupCost, PlannedLookup
 from penstock.planner.window_join import TITLES, Choice, Planned
 
 _WHAT: dict[Planned, str] = {
@@ -73,12 +73,10 @@ def describe_lookup(method: PlannedLookup) -> str:
     return f"{title[0].upper()}{title[1:]}: {_LOOKUPS[method]}"
 
 
-def explain_lookup(
-    choice: LookupChoice, exponent: float | None = None, hit_share: float | None = None
-) -> tuple[str, ...]:
+def explain_lookup(choice: LookupChoice, keys: KeysAsked | None = None) -> tuple[str, ...]:
     """The lines that `explain()` shows of how a lookup join runs: the method, why, hits, and a row for each method.
 
-    `exponent` is the skew that was observed, `hit_share` what a cache answered lately.
+    `keys` says how unevenly they are asked for, and what a cache makes of it.
 
     >>> for line in explain_lookup(LookupChoice("inlj", "nothing is measured yet")):
     ...     print(line)
@@ -86,20 +84,13 @@ def explain_lookup(
     because nothing is measured yet
     """
     lines = [f"method {choice.method} ({describe_lookup(choice.method)})", f"because {choice.reason}"]
-    if exponent is not None:
-        expected = (
-            "" if choice.cost is None else f": {100 * choice.cost.hit_share:.0f} % of the rows expected from memory"
-        )
-        lines.append(f"keys are asked for with skew {exponent:.2f} (Zipf){expected}{_measured_hits(hit_share)}")
+    if keys is not None:
+        lines.append(str(keys))
     if choice.cost is None:
         return tuple(lines)
     rows = [_lookup_row(choice.method, choice.cost, "chosen")]
     rows += [_lookup_row(other.method, other.cost, other.why) for other in choice.alternatives]
     return (*lines, *aligned([_LOOKUP_HEAD, *rows]))
-
-
-def _measured_hits(share: float | None) -> str:
-    return "" if share is None else f", {100 * share:.0f} % measured"
 
 
 def _lookup_row(method: PlannedLookup, cost: LookupCost | None, why: str) -> tuple[str, ...]:

@@ -41,8 +41,19 @@ STORES: dict[str, ReadCosts] = {
 """What reads take by the kind of store, until it is measured: a table in this process, mapped pages, files, a database
 behind a socket, files in an object store."""
 
-_CACHE = {"cinlj": 0.5, "chybridjoin": 0.15, "cmeshjoin": 0.15}
+_CACHE: dict[PlannedLookup, float] = {"cinlj": 0.5, "chybridjoin": 0.15, "cmeshjoin": 0.15}
 """The part of the memory that the front stage of each has."""
+_WITH_CACHE: dict[PlannedLookup, PlannedLookup] = {
+    "broadcast": "cinlj",
+    "inlj": "cinlj",
+    "cinlj": "cinlj",
+    "hybridjoin": "chybridjoin",
+    "chybridjoin": "chybridjoin",
+    "meshjoin": "cmeshjoin",
+    "cmeshjoin": "cmeshjoin",
+    "partitioned": "chybridjoin",
+}
+"""The method with a cache that is nearest to each."""
 _SLOT = 24
 _BESIDE = 64
 _WAITING = 4
@@ -202,6 +213,53 @@ class LookupChoice:
     reason: str
     cost: LookupCost | None = None
     alternatives: tuple[LookupAlternative, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeysAsked:
+    """How unevenly keys are asked for, and what a cache makes of it: the one the method has, or could have.
+
+    >>> print(KeysAsked(0.97, cached=197_206, expected=0.718, measured=0.722))
+    keys as by Zipf 0.97: a cache of 197,206 rows would answer 72 % of them (72 % were)
+    >>> print(KeysAsked(0.0, cached=1000, expected=0.1, seen=False))
+    keys assumed to be asked for evenly, as none was seen yet: a cache of 1,000 rows would answer 10 % of them
+    """
+
+    exponent: float
+    """That of the Zipf law."""
+    cached: int
+    """Rows that the cache holds, over all tasks."""
+    expected: float
+    """The part of the rows that it answers by that law, once it is full."""
+    measured: float | None = None
+    """What a cache answered lately, if one was asked."""
+    seen: bool = True
+    """Whether the exponent was found from what came; it is assumed before."""
+
+    def __str__(self) -> str:
+        law = f"keys as by Zipf {self.exponent:.2f}"
+        if not self.seen:
+            how = f"as by Zipf {self.exponent:.2f}" if self.exponent else "evenly"
+            law = f"keys assumed to be asked for {how}, as none was seen yet"
+        were = "" if self.measured is None else f" ({100 * self.measured:.0f} % were)"
+        return f"{law}: a cache of {self.cached:,} rows would answer {100 * self.expected:.0f} % of them{were}"
+
+
+def keys_asked(
+    load: LookupLoad, reads: ReadCosts, method: PlannedLookup, measured: float | None = None, *, seen: bool = True
+) -> KeysAsked:
+    """What a cache answers by the skew in `load`: that of `method`, or of the method that is the same with a cache.
+
+    `measured` is what the cache answered lately; of a method that has none, it is of the past and left out.
+
+    >>> load = LookupLoad(1e4, 100.0, TableSize(10**6, 120 * 10**6), memory=64_000_000, partitions=128, exponent=1.0)
+    >>> print(keys_asked(load, STORES["pages"], "inlj"))
+    keys as by Zipf 1.00: a cache of 222,222 rows would answer 89 % of them
+    """
+    cached = _WITH_CACHE[method]
+    rows = load.shards * load.cached(_CACHE[cached])
+    expected = predict_lookup(load, reads)[cached].hit_share
+    return KeysAsked(load.exponent, rows, expected, measured if method in _CACHE else None, seen)
 
 
 def choose_lookup(

@@ -8,12 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from penstock.planner.lookup import (
+    KeysAsked,
     Labour,
     LookupChoice,
     LookupLoad,
     LookupPreference,
     PlannedLookup,
     choose_lookup,
+    keys_asked,
 )
 from penstock.planner.lookup_costs import ReadCosts
 from penstock.planner.skew import STEEPEST, Counts, Skew, fit_exponent
@@ -63,6 +65,7 @@ class LookupPilot:
         self._epochs = 0
         self.slower = 1.0
         """How many times as long as assumed reads take."""
+        self._skew_seen = False
         self.hit_share: float | None = None
         """The part of the rows that was answered from memory lately, if a cache was asked."""
         self.choice: LookupChoice | None = None
@@ -83,6 +86,16 @@ class LookupPilot:
             self._known = known
         self._current = self.choice.method
         return self.choice
+
+    def outlook(self) -> LookupChoice:
+        """What was decided last, or what would be if the first epoch began now."""
+        given = self.load, self.reads, self._current, self._preference, self._labour
+        return self.choice or choose_lookup(*given)
+
+    @property
+    def keys(self) -> KeysAsked:
+        """How unevenly keys are asked for as far as it is known, and what a cache would answer of them."""
+        return keys_asked(self.load, self.reads, self.outlook().method, self.hit_share, seen=self._skew_seen)
 
     def follow(self, method: PlannedLookup) -> None:
         """The next epoch was planned before, by this method: it is run again as it was."""
@@ -129,6 +142,7 @@ class LookupPilot:
             seen = exponent_of_distinct(self.load.keys, rows / batches, counts["looked_up"] / batches)
         else:
             return
+        self._skew_seen = True
         self.load = replace(self.load, exponent=self._smooth(self.load.exponent, seen))
 
     def _speed(self, rows: int, seconds: float, counts: Mapping[str, int]) -> None:

@@ -36,14 +36,14 @@ from penstock.flow.graph import (
     sources_of,
     windows_of,
 )
-from penstock.flow.lookups import lookup_pilot, stream_seconds
-from penstock.flow.report import EpochReport, OperatorReport, added_up
+from penstock.flow.pace import Paces
+from penstock.flow.pilots import AnyPilot, Cockpit, Flown, Master, tell
+from penstock.flow.report import EpochReport, OperatorReport, added_up, all_waits
 from penstock.flow.sinks import Sink, operators_needed
 from penstock.kernels.route import hash_range
 from penstock.operators.aggregate.lanes import Lane
+from penstock.operators.lookup import Waits
 from penstock.operators.lookup.logic import HELD
-from penstock.planner import AggregatePilot, LookupPilot, Pilot, is_planned
-from penstock.planner.machine import here
 from penstock.spark.branches import (
     MARK,
     TAG,
@@ -67,9 +67,6 @@ from penstock.spark.tables import settled_on_spark
 from penstock.spark.types import col, long, shard_of, signed, time_as_long, time_from_long
 from penstock.storage.tables.reading import kind_of
 from penstock.storage.versioned import Checkpoint, Ledger, Plan, next_ledger, state_from_json
-
-_AT_WORK = 0.7
-"""The part of an epoch's time in which lookups read; the rest is Spark's."""
 
 _FEW = 50_000
 """Partials that are aggregated where the driver is: more are worth a task on each core."""
@@ -106,7 +103,8 @@ class Engine:
         self.layout = lay_out(sinks, self.operators, self.schemas)
         self.ledger = checkpoint.latest()
         self.tables = {n.name: self._settled(n) for n in self.operators if isinstance(n, LookupNode)}
-        pilots = {node.name: self._pilot(node) for node in self.operators}
+        cockpit = Cockpit(self._memory, self.slots, self._master)
+        pilots = {node.name: self._pilot(node, cockpit) for node in self.operators}
         self.pilots = {name: pilot for name, pilot in pilots.items() if pilot is not None}
         self._run_id = uuid.uuid4().hex[:8]
         self._arrived: dict[str, tuple[int, int]] = {}
@@ -116,8 +114,7 @@ class Engine:
         self._old: Ledger | None = None
         self.trigger: float | None = None
         """Seconds from one epoch to the next, if they are given."""
-        self._read_seconds: dict[str, float] = {}
-        """What a read of its table takes a shard of each lookup, all its work counted."""
+        self._paces = Paces()
 
     @property
     def share(self) -> int:
@@ -191,19 +188,18 @@ class Engine:
             operators=operators,
         )
 
-    def _pilot(self, node: OperatorNode) -> Pilot | AggregatePilot | LookupPilot | None:
+    def _pilot(self, node: OperatorNode, cockpit: Cockpit) -> AnyPilot | None:
         """Who chooses an operator's method, if it was left open; it goes on from what the ledger says."""
-        current: Any = self.ledger.methods.get(node.name)
-        if isinstance(node, JoinNode) and node.config.method == "auto":
-            feeds = any(branch.edge.root is node for branch in self.layout.branches)
-            return Pilot(node.config, feeds, self._memory, self.slots, here(), current)
-        if isinstance(node, AggregateNode) and is_planned(node.config):
-            holds = any(state.pages for state in self.ledger.states.get(node.name, ()))
-            return AggregatePilot(node.config, node.types, self._memory, self.slots, current, holds)
-        if isinstance(node, LookupNode) and node.config.method == "auto":
-            table = self.tables[node.name]
-            return lookup_pilot(node, table.open(), kind_of(table), self.share_of(node), self.slots, current)
-        return None
+        return cockpit.pilot(
+            node,
+            feeds=any(branch.edge.root is node for branch in self.layout.branches),
+            current=self.ledger.methods.get(node.name),
+            holds_state=any(state.pages for state in self.ledger.states.get(node.name, ())),
+        )
+
+    def _master(self, node: LookupNode) -> Master:
+        table = self.tables[node.name]
+        return Master(table.open(), kind_of(table), self.share_of(node))
 
     def share_of(self, node: OperatorNode) -> int:
         """The memory of one of an operator's tasks."""
@@ -260,7 +256,7 @@ class Engine:
             reports[name] = replace(_report(records, states[name]), method=node.method(work.config(node)))
             ports[name] = tuple(work.bound(part) for part in node.inputs)
             self._arrived[name] = reports[name].rows_in, sum(record["bytes_in"] for record in records)
-            self._tell(node, ports[name], records, states[name])
+            self._tell(node, ports[name], records, states[name], reports[name])
             self._pace(node, records)
         tracks = plan.tracks
         if not plan.end:
@@ -281,15 +277,10 @@ class Engine:
         return ledger, reports
 
     def _quotas(self) -> dict[str, int]:
-        """How often lookups that shed load may read their table: as often as the time of an epoch allows.
-
-        It is told from the flow's own pace, so nothing is shed before there is one, nor where epochs have no time.
-        """
-        if self.trigger is None:
-            return {}
+        """How often lookups that shed load may read their table: as often as the time of an epoch allows."""
         sheds = [n.name for n in self.operators if isinstance(n, LookupNode) and n.config.shed.on]
-        paces = {name: self._read_seconds[name] for name in sheds if name in self._read_seconds}
-        return {name: max(1, int(_AT_WORK * self.trigger / pace)) for name, pace in paces.items()}
+        quotas = {name: self._paces.quota(name, self.trigger) for name in sheds}
+        return {name: quota for name, quota in quotas.items() if quota is not None}
 
     def _version(self, node: LookupNode) -> str:
         """Which version of its master table a lookup sees now."""
@@ -307,30 +298,29 @@ class Engine:
         after: tuple[Time, ...],
         records: Sequence[Mapping[str, Any]],
         states: Sequence[State],
+        report: OperatorReport,
     ) -> None:
         """Let an operator's pilot know what an epoch showed."""
-        pilot, before = self.pilots.get(node.name), self._ports(node)
-        pages = (page for state in states for page in state.pages)
-        if isinstance(pilot, AggregatePilot):
-            rows, partials, results = (
-                sum(numbers) for numbers in zip(*((*r["lifted"], r["rows_out"]) for r in records), strict=True)
-            )
-            pilot.saw(before[0], after[0], (rows, partials), results, pages)
-        elif isinstance(pilot, LookupPilot):
-            worked = sum(record["seconds"]["work"] + record["seconds"]["settle"] for record in records)
-            rows = sum(record["rows_in"] for record in records)
-            passed = stream_seconds(before[0], after[0], node.unit)
-            pilot.saw(rows, passed, worked, added_up(record["counts"] for record in records))
-        elif pilot is not None:
-            left, right = (sum(record["rows_by_port"][port] for record in records) for port in (0, 1))
-            pilot.saw(before, after, (left, right), pages)
+        rows, partials = (sum(numbers) for numbers in zip(*(record["lifted"] for record in records), strict=True))
+        arrived = zip(*(record["rows_by_port"] for record in records), strict=True)
+        spent = (record["seconds"]["work"] + record["seconds"]["settle"] for record in records)
+        epoch = Flown(
+            before=self._ports(node),
+            after=after,
+            rows=tuple(map(sum, arrived)) if isinstance(node, JoinNode) else (report.rows_in,),
+            results=report.rows_out,
+            lifted=(rows, partials),
+            seconds=sum(spent),
+            counts=report.counts,
+            pages=[page for state in states for page in state.pages],
+        )
+        tell(self.pilots.get(node.name), node, epoch)
 
     def _pace(self, node: OperatorNode, records: Sequence[Mapping[str, Any]]) -> None:
-        """See what a read takes a lookup; the newest epoch counts as much as all before."""
-        reads = sum(record["counts"].get("reads", 0) for record in records)
-        if isinstance(node, LookupNode) and reads:
-            spent = sum(record["seconds"]["work"] for record in records) / reads
-            self._read_seconds[node.name] = (spent + self._read_seconds.get(node.name, spent)) / 2
+        """See what a read takes a lookup."""
+        if isinstance(node, LookupNode):
+            reads = sum(record["counts"].get("reads", 0) for record in records)
+            self._paces.saw(node.name, sum(record["seconds"]["work"] for record in records), reads)
 
     def _ports(self, node: OperatorNode) -> tuple[Time, ...]:
         """The bounds of an operator's ports as the last epoch left them."""
@@ -816,6 +806,7 @@ def _report(records: Sequence[Mapping[str, Any]], states: Sequence[State]) -> Op
         bytes_read=sum(record["bytes_read"] for record in records),
         bytes_written=sum(record["bytes_written"] for record in records),
         counts=added_up(record["counts"] for record in records),
+        waits=all_waits(Waits.from_json(record["waits"]) for record in records if record["waits"]),
     )
 
 

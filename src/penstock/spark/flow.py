@@ -182,8 +182,7 @@ class SparkQuery:
     def explain(self) -> str:
         """Print, and give back, the plan: what each operator does, by which method and why, and what was measured."""
         engine = self._engine
-        choices = {name: pilot.choice for name, pilot in engine.pilots.items() if pilot.choice is not None}
-        text = explain(self._flow._sinks, self.progress(), choices, self._flow.memory, engine.slots, "On Spark")
+        text = explain(self._flow._sinks, self.progress(), engine.pilots, self._flow.memory, engine.slots, "On Spark")
         print(text)
         return text
 

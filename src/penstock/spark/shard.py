@@ -32,7 +32,7 @@ from penstock.core.pages import clip_page
 from penstock.core.progress import Policy
 from penstock.core.rows import RowType, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
-from penstock.flow.report import counts_of
+from penstock.flow.report import counts_of, waits_of
 from penstock.kernels.route import hash_range, shard_of
 from penstock.operators.lookup import LookupJoin
 from penstock.operators.window_join import WindowJoin
@@ -162,6 +162,7 @@ class ShardTask:
             state = State(compact(state.pages, store, budget), state.meta)
         _give_back()
         work.seconds["settle"] = clock.perf_counter() - begun
+        waits = waits_of(logic)
         record = {
             "state": state_to_json(state),
             "rows_in": work.rows_in - self.roll_call,
@@ -171,6 +172,7 @@ class ShardTask:
             "rows_by_port": work.rows_by_port,
             "peak": budget.peak,
             "counts": counts_of(logic),
+            "waits": None if waits is None else waits.to_json(),
             "deferred": tally.deferred,
             "lifted": [tally.rows_lifted, tally.lifted],
             "bytes_read": store.bytes_read + work.spooled,

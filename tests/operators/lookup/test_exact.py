@@ -13,7 +13,7 @@ from tests.streams import examples
 
 
 @given(cases())
-def test_a_lookup_join_equals_its_definition(case: Case):
+def test_f04_f06_f29_a_lookup_join_equals_its_definition(case: Case):
     at_work = run(case)
     assert at_work.results == case.expected()
     assert at_work.peak <= case.memory

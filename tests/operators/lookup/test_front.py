@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
-from penstock.operators.lookup import Front, HybridJoin, Inlj, MeshJoin, Partitioned, Ssij, Stages
+from penstock.operators.lookup import Front, HybridJoin, Inlj, MeshJoin, PartitionBased, Partitioned, Ssij, Stages
 from penstock.operators.lookup import front as front_module
 from penstock.operators.lookup.admission import Threshold, strict
 from penstock.operators.lookup.front import FrontStage
@@ -27,7 +27,7 @@ BACKS = [Inlj(batch=20), MeshJoin(slots=60), HybridJoin(slots=60)]
 
 @pytest.mark.parametrize("back", BACKS, ids=lambda back: type(back).__name__)
 @pytest.mark.parametrize("copies", [1, 3])
-def test_one_front_stage_goes_before_three_back_ends(back, copies):
+def test_f07_f29_one_front_stage_goes_before_three_back_ends(back, copies):
     """F07, F29: a hit is a whole answer, all rows of the key."""
     front = Front(slots=30, threshold=1)
     join = Shard(numbered(300, 50, copies), Stages(back, front), "left")
@@ -41,7 +41,7 @@ def test_one_front_stage_goes_before_three_back_ends(back, copies):
 
 @examples(0.3)
 @given(cases(st.builds(Stages, back=backs(MeshJoin, HybridJoin), front=fronts())))
-def test_rows_that_get_in_and_leave_neither_lose_nor_double_results(case: Case):
+def test_f08_f09_rows_that_get_in_and_leave_neither_lose_nor_double_results(case: Case):
     """F08, F09."""
     assert run(case).results == case.expected()
 
@@ -49,7 +49,7 @@ def test_rows_that_get_in_and_leave_neither_lose_nor_double_results(case: Case):
 # F10: the temporary buffer of CINLJ
 
 
-def test_frequent_keys_are_cached_within_two_spans():
+def test_f10_frequent_keys_are_cached_within_two_spans():
     """Five keys are half of the stream; a span is 100 misses, the threshold 2."""
     rng = np.random.default_rng(1)
     keys = np.where(rng.random(200) < 0.5, rng.integers(0, 5, 200), rng.integers(5, 5000, 200))
@@ -60,7 +60,7 @@ def test_frequent_keys_are_cached_within_two_spans():
     assert set(range(5)) <= cached(join)
 
 
-def test_a_key_is_forgotten_with_its_span():
+def test_f10_a_key_is_forgotten_with_its_span():
     """Seen once in each of two spans of four misses: not twice in one."""
 
     def twice(between: int) -> set[int]:
@@ -119,7 +119,7 @@ def frequencies(join: Shard) -> dict[int, float]:
         ("decay", {1: 1.25, 3: 2, 5: 3}),
     ],
 )
-def test_a_trace_by_hand(policy, held):
+def test_f11_a_trace_by_hand(policy, held):
     """F11: three slots; `decay` halves with every third offer."""
     trace = [(1, 5), (2, 3), (3, 4), (4, 2), (5, 6), (6, 1)]
     reference = Reference(policy, 3, halve=3)
@@ -135,7 +135,7 @@ def test_a_trace_by_hand(policy, held):
     st.lists(st.tuples(st.integers(0, 12), st.none() | st.integers(1, 6)), max_size=30),
     st.sampled_from([None, 1, 4]),
 )
-def test_one_by_one_the_victim_is_always_the_least_frequent(policy, slots, events, halve):
+def test_f11_one_by_one_the_victim_is_always_the_least_frequent(policy, slots, events, halve):
     """F11. A fraction that differs from event to event leaves no ties."""
     reference = Reference(policy, slots, halve)
     happened = []
@@ -153,7 +153,7 @@ def test_one_by_one_the_victim_is_always_the_least_frequent(policy, slots, event
 
 @examples(0.3)
 @given(st.sampled_from(["strict", "paper"]), st.integers(1, 6), st.permutations(range(12)), st.integers(1, 12))
-def test_many_at_once_stay_as_if_they_came_one_by_one(policy, slots, keys, batch):
+def test_f11_many_at_once_stay_as_if_they_came_one_by_one(policy, slots, keys, batch):
     offers = [(key, 1 + key) for key in keys]
     reference = Reference(policy, slots)
     for offer in offers:
@@ -172,7 +172,7 @@ def test_a_policy_that_evicts_others_than_the_least_frequent_is_found(monkeypatc
 # F12: the threshold
 
 
-def test_the_threshold_falls_until_the_cache_is_full_and_then_stays():
+def test_f12_the_threshold_falls_until_the_cache_is_full_and_then_stays():
     front = Front(slots=100, threshold=10, every=1)
     join = Shard(numbered(2000, 50), Stages(HybridJoin(slots=400), front))
     values, fills = [], []
@@ -191,7 +191,7 @@ def test_the_threshold_falls_until_the_cache_is_full_and_then_stays():
     assert max(values[full + 1 :]) - min(values[full + 1 :]) <= 1
 
 
-def test_the_threshold_rises_while_the_cache_churns():
+def test_f12_the_threshold_rises_while_the_cache_churns():
     threshold = Threshold(2, every=4)
     for _ in range(4):
         threshold.look(fill=1.0, evictions=6, slots=100, shedding=False)
@@ -204,7 +204,7 @@ def test_the_threshold_rises_while_the_cache_churns():
     assert threshold.value == 3, "nor is any rate while rows are shed"
 
 
-def test_a_cache_that_churns_raises_its_threshold():
+def test_f12_a_cache_that_churns_raises_its_threshold():
     front = Front(slots=20, threshold=1, every=1, policy="paper")
     join = Shard(numbered(2000, 200), Stages(HybridJoin(slots=400), front))
     join.rows(np.random.default_rng(1).integers(0, 2000, 5000))
@@ -230,7 +230,7 @@ def hit_shares(policy: str) -> list[float]:
 
 
 @pytest.mark.slow
-def test_decay_regains_its_hit_share_when_other_keys_become_frequent():
+def test_f13_decay_regains_its_hit_share_when_other_keys_become_frequent():
     shares = hit_shares("decay")
     steady = np.mean(shares[5:10])
     assert shares[10] < 0.9 * steady
@@ -250,10 +250,10 @@ def test_what_was_frequent_once_stays_by_policy_strict():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "back",
-    [Inlj(), MeshJoin(), HybridJoin(), Partitioned(), Ssij()],
+    [Inlj(), MeshJoin(), HybridJoin(), Partitioned(), Ssij(), PartitionBased()],
     ids=lambda back: type(back).__name__,
 )
-def test_what_is_held_is_charged_and_within_the_memory_at_every_step(monkeypatch, back):
+def test_f23_what_is_held_is_charged_and_within_the_memory_at_every_step(monkeypatch, back):
     memory, seen = 60_000, []
     join = Shard(numbered(2000, 50), Stages(back, Front(share=0.2, threshold=1)), memory=memory)
     logic = join.logic
@@ -282,7 +282,7 @@ def test_what_is_held_is_charged_and_within_the_memory_at_every_step(monkeypatch
 # F29: tables that are not unique
 
 
-def test_a_group_larger_than_the_cache_is_not_cached():
+def test_f29_a_group_larger_than_the_cache_is_not_cached():
     join = Shard(numbered(5, copies=4), Stages(Inlj(batch=1), Front(slots=3, threshold=1, adaptive=False)))
     join.rows([1, 1, 1])
     assert join.logic.front.rows == 0
@@ -304,13 +304,13 @@ SCATTERED = Scattered(numbered(20, copies=3).rows, ("k",), 20)
 
 
 @pytest.mark.parametrize("back", [Inlj(batch=5), MeshJoin(slots=9)], ids=lambda back: type(back).__name__)
-def test_groups_in_several_partitions_are_found_by_those_who_read_all_or_ask_by_key(back):
+def test_f29_groups_in_several_partitions_are_found_by_those_who_read_all_or_ask_by_key(back):
     front = Front(slots=12, threshold=1) if isinstance(back, Inlj) else None
     join = Shard(SCATTERED, Stages(back, front)).rows(range(25)).rows(range(25)).end()
     assert join.results == join.expected
 
 
-def test_caching_parts_of_a_group_is_refused():
+def test_f29_caching_parts_of_a_group_is_refused():
     with pytest.raises(ConfigError) as refused:
         Shard(SCATTERED, "cmeshjoin")
     assert str(refused.value) == (

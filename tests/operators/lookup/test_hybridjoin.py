@@ -34,7 +34,7 @@ def watched(monkeypatch) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("front", [None, Front(slots=20, threshold=1)], ids=["hybridjoin", "chybridjoin"])
-def test_slots_are_conserved_at_every_step(monkeypatch, front):
+def test_f04_f09_slots_are_conserved_at_every_step(monkeypatch, front):
     """F04, F09: free + |Q| = h_S; |Q| = Σ |H_S|."""
     seen = watched(monkeypatch)
     join = Shard(numbered(500, 25), Stages(HybridJoin(slots=50), front), "left")
@@ -80,7 +80,7 @@ DANGLING = np.where(UNIFORM.random(2000) < 0.3, 10**6, UNIFORM.integers(0, 500, 
 
 
 @pytest.mark.parametrize("how", ["inner", "left"])
-def test_keys_that_the_table_has_not_end_and_give_their_slots_back(monkeypatch, how):
+def test_f05_keys_that_the_table_has_not_end_and_give_their_slots_back(monkeypatch, how):
     """F05."""
     seen = watched(monkeypatch)
     join = Shard(numbered(500, 25), Stages(HybridJoin(slots=50)), how)
@@ -107,7 +107,7 @@ def test_keys_without_an_index_entry_that_keep_their_slots_are_found(monkeypatch
 
 
 @pytest.mark.parametrize(("back", "times"), [(HybridJoin(slots=2000), 2), (MeshJoin(slots=2000), 1)])
-def test_a_read_finishes_as_many_rows_as_it_should_for_uniform_keys(back, times):
+def test_f04_a_read_finishes_as_many_rows_as_it_should_for_uniform_keys(back, times):
     """F04: 2 · h_S · b / |R| for HYBRIDJOIN, half of that for MESHJOIN; b = 200, |R| = 20,000, after a warm-up."""
     table = numbered(20_000, 200)
     join = Shard(table, Stages(back))
@@ -122,7 +122,7 @@ def test_a_read_finishes_as_many_rows_as_it_should_for_uniform_keys(back, times)
 # INLJ
 
 
-def test_inlj_looks_up_every_row_one_by_one():
+def test_f06_000_29_inlj_looks_up_every_row_one_by_one():
     """F06, 000-29: reads = rows."""
     keys = skewed(200, 50).tolist()
     join = Shard(numbered(40, 5), Stages(Inlj(batch=1)), "left").rows(keys)
@@ -130,7 +130,7 @@ def test_inlj_looks_up_every_row_one_by_one():
     assert join.logic.desk.stats.looked_up == join.logic.desk.stats.reads == 200
 
 
-def test_inlj_looks_up_the_distinct_keys_of_a_batch():
+def test_f06_inlj_looks_up_the_distinct_keys_of_a_batch():
     """F06."""
     keys = skewed(200, 50).tolist()
     join = Shard(numbered(40, 5), Stages(Inlj(batch=40)), "left").rows(keys)

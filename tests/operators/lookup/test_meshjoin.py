@@ -41,7 +41,7 @@ def traced(monkeypatch) -> tuple[Counter, list[int]]:
 
 @pytest.mark.parametrize("slots", [1, 6, 13, 60, None])
 @pytest.mark.parametrize("loads", [1, 2, 4])
-def test_each_row_meets_each_partition_once(monkeypatch, slots, loads):
+def test_f01_000_28_each_row_meets_each_partition_once(monkeypatch, slots, loads):
     """F01, 000-28: also where epochs cut in."""
     met, _ = traced(monkeypatch)
     join = Shard(TABLE, Stages(MeshJoin(slots, loads)), "left")
@@ -56,7 +56,7 @@ def test_the_table_is_read_round_and_round(monkeypatch):
     assert scans == [n % 6 for n in range(len(scans))]
 
 
-def test_a_row_leaves_after_as_many_reads_as_there_are_partitions(monkeypatch):
+def test_000_28_a_row_leaves_after_as_many_reads_as_there_are_partitions(monkeypatch):
     """000-28: with a chunk of one row, row n comes after n reads and leaves after n + 6."""
     _, scans = traced(monkeypatch)
     join = Shard(TABLE, Stages(MeshJoin(slots=6)), "left")
@@ -68,7 +68,7 @@ def test_a_row_leaves_after_as_many_reads_as_there_are_partitions(monkeypatch):
 
 @examples(0.3)
 @given(st.lists(st.integers(0, 9), max_size=12))
-def test_bursts_and_silence_give_the_batch_join_and_the_end_takes_one_round(bursts):
+def test_f02_000_28_bursts_and_silence_give_the_batch_join_and_the_end_takes_one_round(bursts):
     """F02."""
     with pytest.MonkeyPatch.context() as patch:
         _, scans = traced(patch)
@@ -112,12 +112,12 @@ def test_a_table_that_becomes_shorter_lets_rows_go_that_wait_for_what_is_gone(mo
 
 @examples(0.3)
 @given(cases(st.builds(Stages, back=backs(MeshJoin), front=st.none())))
-def test_both_equal_their_definition(case: Case):
+def test_f01_f03_both_equal_their_definition(case: Case):
     """F01, F03."""
     assert run(case).results == case.expected()
 
 
-def test_r_meshjoin_lets_rows_in_at_the_beginning_of_logical_partitions_only():
+def test_f03_r_meshjoin_lets_rows_in_at_the_beginning_of_logical_partitions_only():
     """F03: two loads each, so h_S / 3 = 4 rows enter every second read, none between."""
     join = Shard(TABLE, Stages(MeshJoin(slots=12, loads_per_logical=2)))
     join.rows(range(40))
@@ -126,7 +126,7 @@ def test_r_meshjoin_lets_rows_in_at_the_beginning_of_logical_partitions_only():
     assert set(starts.values()) == {4}
 
 
-def test_the_chunk_of_r_meshjoin_does_not_depend_on_how_often_the_buffer_is_filled():
+def test_f03_the_chunk_of_r_meshjoin_does_not_depend_on_how_often_the_buffer_is_filled():
     """F03: with |R| doubled, MESHJOIN halves its chunk; R-MESHJOIN keeps it, if logical partitions grow with R."""
     assert (MeshJoin(1200).chunk(10), MeshJoin(1200).chunk(20)) == (120, 60)
     assert MeshJoin(1200, 2).chunk(10) == MeshJoin(1200, 4).chunk(20) == 240

@@ -18,7 +18,7 @@ from tests.streams import examples
 
 @examples(0.3)
 @given(cases(st.builds(Stages, back=backs(Ssij, PartitionBased), front=st.none())))
-def test_both_equal_their_definition(case: Case):
+def test_f30_both_equal_their_definition(case: Case):
     at_work = run(case)
     assert at_work.results == case.expected()
     assert at_work.peak <= case.memory
@@ -122,7 +122,7 @@ KEYS, PAGE, PAGES = 4000, 40, 10
     [Ssij(input_thr=200, stream_thr=1000, cache_blocks=PAGES), PartitionBased(area=20, cache_pages=PAGES)],
     ids=lambda back: lookup_method_name(Stages(back)),
 )
-def test_rows_in_memory_answer_for_more_of_a_skewed_stream_than_pages_of_as_many_bytes(paged):
+def test_f30_rows_in_memory_answer_for_more_of_a_skewed_stream_than_pages_of_as_many_bytes(paged):
     """Keys lie anywhere in the table, so a page has few frequent ones."""
     table = numbered(KEYS, PAGE)
     keys = skewed(12_000, KEYS)

@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter, defaultdict
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from penstock.core.master import layout_of
 from penstock.operators.lookup import Front, HybridJoin, Inlj, LookupJoin, MeshJoin, Stages
 from penstock.storage.tables import ArrowTable, PageTable, build_page_table
-from tests.operators.lookup.cases import TABLE, Case, Run, backs, cases, fronts, run
+from tests.operators.lookup.cases import TABLE, Case, Run, Shard, backs, cases, fronts, run, skewed
 from tests.streams import examples
 
 CUTS = st.tuples(st.sampled_from(["hash", "range"]), st.sampled_from([1, 2, 5, 100]))
@@ -81,7 +82,7 @@ def run_while_it_changes(table: PageTable, config: LookupJoin, first, epochs) ->
 
 @examples(0.3)
 @given(ROWS, EPOCHS, CUTS, backs(), fronts(), st.sampled_from(["inner", "left"]))
-def test_a_row_sees_the_table_as_it_is_when_it_is_answered(first, epochs, cut, back, front, how):
+def test_f27_f28_000_34_a_row_sees_the_table_as_it_is_when_it_is_answered(first, epochs, cut, back, front, how):
     with tempfile.TemporaryDirectory() as folder:
         table = paged(folder, table_of(first), *cut)
         config = LookupJoin(table, (("k", "k"),), how, Stages(back, front))
@@ -102,7 +103,7 @@ def test_a_row_sees_the_table_as_it_is_when_it_is_answered(first, epochs, cut, b
             assert values == models[number][k]
 
 
-def test_rows_that_have_not_come_round_pass_through_what_is_appended_and_others_do_not(tmp_path):
+def test_f27_rows_that_have_not_come_round_pass_through_what_is_appended_and_others_do_not(tmp_path):
     """F27: MESHJOIN over a table that grows behind its end. Four partitions, four slots, a row enters per read."""
     table = paged(str(tmp_path), table_of([(k, "old") for k in range(8)]), "range", 2)
     assert table.open().partitions == 4
@@ -126,6 +127,33 @@ def test_rows_that_have_not_come_round_pass_through_what_is_appended_and_others_
     }
 
 
+def rows_for_bytes(table: PageTable, back: MeshJoin | HybridJoin, more: pa.Table | None) -> list[float]:
+    """Rows that leave for a kilobyte that is read, in each of 24 parts of a stream; `more` is appended after eight."""
+    join = Shard(table, Stages(back, Front(slots=100, threshold=1)), "left")
+    keys = np.random.default_rng(2).permutation(2000)[skewed(12_000, 2000)]
+    rates = []
+    for number, some in enumerate(np.split(keys, 24)):
+        if number == 8:
+            if more is not None:
+                table.append(more)
+            join.again()
+        read, left = join.logic.desk.stats.bytes_read, join.finished
+        join.rows(some.tolist())
+        rates.append(1000 * (join.finished - left) / (join.logic.desk.stats.bytes_read - read))
+    return rates
+
+
+@pytest.mark.parametrize("back", [MeshJoin(slots=400), HybridJoin(slots=400)], ids=lambda back: type(back).__name__)
+def test_f27_when_the_table_has_doubled_the_join_is_soon_as_fast_as_if_it_had_been_so(tmp_path, back):
+    """F27: the rate recovers; with half of the table to read it was higher."""
+    half, rest = (table_of([(k, "v") for k in keys]) for keys in (range(1000), range(1000, 2000)))
+    small, large = str(tmp_path / "small"), str(tmp_path / "large")
+    grown = rows_for_bytes(build_page_table(small, [half], keys=["k"], partition_rows=50), back, rest)
+    whole = rows_for_bytes(build_page_table(large, [half, rest], keys=["k"], partition_rows=50), back, None)
+    assert np.mean(grown[2:8]) > 1.2 * np.mean(whole[2:8])
+    assert np.mean(grown[16:]) == pytest.approx(np.mean(whole[16:]), rel=0.1)
+
+
 @pytest.mark.parametrize("back", [MeshJoin(slots=40), HybridJoin(slots=40)])
 def test_rows_that_wait_while_partitions_are_cut_meet_their_key_once(tmp_path, back):
     table = paged(str(tmp_path), table_of([(k, "old") for k in range(10)]), "hash", 5)
@@ -143,7 +171,7 @@ def test_rows_that_wait_while_partitions_are_cut_meet_their_key_once(tmp_path, b
 
 
 @pytest.mark.parametrize("back", [Inlj(), MeshJoin(), HybridJoin()])
-def test_no_stale_row_comes_out_of_the_cache(tmp_path, back):
+def test_f28_no_stale_row_comes_out_of_the_cache(tmp_path, back):
     """F28: what is cached of changed keys is forgotten, also that there was none; the rest stays."""
     table = paged(str(tmp_path), table_of([(1, "old"), (2, "old"), (3, "old")]), "hash", 2)
     front = Front(threshold=1, slots=10)

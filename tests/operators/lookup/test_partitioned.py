@@ -57,7 +57,7 @@ def ranges(count: int, width: int) -> RangeTable:
 
 @pytest.mark.parametrize("table", [numbered(300, 20), ranges(300, 20)], ids=["hash", "range"])
 @pytest.mark.parametrize("how", ["inner", "left"])
-def test_both_kinds_of_partitions_give_the_batch_join(table, how):
+def test_000_31_both_kinds_of_partitions_give_the_batch_join(table, how):
     join = Shard(table, Stages(Partitioned(wait=200, block=4, cache=3000)), how)
     keys = skewed(3000, 400)
     for some in np.split(keys, 10):
@@ -67,7 +67,7 @@ def test_both_kinds_of_partitions_give_the_batch_join(table, how):
 
 @examples(0.3)
 @given(cases(st.builds(Stages, back=partitioned(), front=st.none())))
-def test_the_partitioned_join_equals_its_definition(case: Case):
+def test_000_31_the_partitioned_join_equals_its_definition(case: Case):
     at_work = run(case)
     assert at_work.results == case.expected()
     assert at_work.peak <= case.memory
@@ -115,33 +115,33 @@ def by_hand(monkeypatch, batches, **settings) -> list:
     return log
 
 
-def test_the_fullest_partitions_are_read_once_no_block_is_free_until_enough_are(monkeypatch):
+def test_000_32_the_fullest_partitions_are_read_once_no_block_is_free_until_enough_are(monkeypatch):
     """4 blocks of 2 rows; 0 has two blocks, 1 and 2 one each: none is free. Until more than 0.4 · 4 are, 0 is read."""
     log = by_hand(monkeypatch, [[0], [0], [1], [0], [2]], wait=8, block=2, cache=0)
     assert log == [("read", 0), ("join", 0, 3)]
 
 
-def test_the_larger_r_wb_is_the_more_partitions_are_read_at_once(monkeypatch):
+def test_000_32_the_larger_r_wb_is_the_more_partitions_are_read_at_once(monkeypatch):
     log = by_hand(monkeypatch, [[0], [0], [1], [0], [2]], wait=8, block=2, cache=0, refill=0.5)
     assert log == [("read", 0), ("join", 0, 3), ("read", 1), ("join", 1, 1)]
 
 
-def test_n_invoke_rows_have_their_partition_read_while_nothing_arrives(monkeypatch):
+def test_000_32_n_invoke_rows_have_their_partition_read_while_nothing_arrives(monkeypatch):
     log = by_hand(monkeypatch, [[0, 0, 1], [0]], wait=100, block=2, cache=0, invoke=3)
     assert log == [("read", 0), ("join", 0, 3)]
 
 
-def test_n_invoke_rows_wait_while_others_arrive(monkeypatch):
+def test_000_32_n_invoke_rows_wait_while_others_arrive(monkeypatch):
     log = by_hand(monkeypatch, [[0, 0, 0, 0, 1]], wait=100, block=2, cache=0, invoke=3)
     assert log == [("read", 0), ("join", 0, 4)]
 
 
-def test_n_invoke_rows_are_read_for_at_once_if_asked_for(monkeypatch):
+def test_000_32_n_invoke_rows_are_read_for_at_once_if_asked_for(monkeypatch):
     log = by_hand(monkeypatch, [[0, 0, 0, 0, 1]], wait=100, block=2, cache=0, invoke=3, when="always")
     assert log == [("read", 0), ("join", 0, 3)]
 
 
-def test_blocks_are_joined_above_the_high_mark_and_rows_again_below_the_low_one(monkeypatch):
+def test_000_32_blocks_are_joined_above_the_high_mark_and_rows_again_below_the_low_one(monkeypatch):
     """Partition 0 is kept by the first read. Then nine of its rows come at once, blocks have two, the marks are 2, 1.
 
     After the first row 8 are behind it, more than 4: blocks. Pairs are joined until fewer than 2 rows are to come.
@@ -159,7 +159,7 @@ def test_blocks_are_joined_above_the_high_mark_and_rows_again_below_the_low_one(
     st.sampled_from([1, 2, 5]),
     st.sampled_from([0, 60, 150, 400]),
 )
-def test_every_event_is_that_of_the_algorithm_row_by_row(settings, batches, wait, block, cache):
+def test_000_32_every_event_is_that_of_the_algorithm_row_by_row(settings, batches, wait, block, cache):
     settings = replace(settings, wait=wait, block=block, cache=cache, batch=1)
     table = RangeTable(numbered(20).rows, ("k",), 3)
     opened = table.open()
@@ -179,7 +179,7 @@ def test_every_event_is_that_of_the_algorithm_row_by_row(settings, batches, wait
 
 @examples(0.3)
 @given(st.lists(st.integers(0, 4), max_size=100), st.sampled_from([0.0, 0.3, 0.9, 1.0]), st.integers(1, 12))
-def test_the_recurrence_of_frequencies_is_its_closed_form(rows, alpha, every):
+def test_000_33_the_recurrence_of_frequencies_is_its_closed_form(rows, alpha, every):
     """C after e epochs = Σ_j α^(e-j+1) c_j, and what came since."""
     arrivals = Arrivals(5, alpha, every)
     for some in np.array_split(np.array(rows, np.int64), 4):
@@ -197,7 +197,7 @@ COUNTS = st.integers(0, 20)
 
 @examples(0.3)
 @given(st.lists(st.tuples(COUNTS, SIZES), max_size=5), st.integers(-3, 5), COUNTS, SIZES, st.sampled_from([0, 0.25, 1]))
-def test_evictions_obey_6_1_and_6_2(kept, free, offered, size, rho):
+def test_000_33_evictions_obey_6_1_and_6_2(kept, free, offered, size, rho):
     c, s = np.array([c for c, _ in kept], float), np.array([s for _, s in kept], np.int64)
     m = replaced(c, s, free, offered, size, rho)
     allowed = [n for n, (c_m, s_m) in enumerate(kept) if offered * s_m >= size * (1 + rho) * c_m and free + s_m >= size]
@@ -311,7 +311,7 @@ EXPECTED = {0: "1 in 1", 1: "2 in 1", 2: "11 in 2", 3: "3 in 2", 4: "12 in 2", 5
 
 
 @pytest.mark.parametrize("between", [next_epoch, at_once])
-def test_a_row_sees_the_version_that_is_current_when_it_is_joined(between):
+def test_000_34_a_row_sees_the_version_that_is_current_when_it_is_joined(between):
     assert updated(between) == EXPECTED
 
 

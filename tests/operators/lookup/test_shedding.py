@@ -89,7 +89,7 @@ def draws(keys: int, slices: list[int], exponent: float = 1.0, seed: int = 1):
 # F16: overload is judged from what the last iteration finished
 
 
-def test_rows_are_put_aside_within_one_loop_above_twice_what_a_read_finishes_and_never_below():
+def test_f16_rows_are_put_aside_within_one_loop_above_twice_what_a_read_finishes_and_never_below():
     join = Loaded(keys=1000, partition=20, slots=200, shed=Shedding("considering"))
     slices = [200, *[2] * 60, *[80] * 20, *[2] * 60]
     shed = []
@@ -106,7 +106,7 @@ def test_rows_are_put_aside_within_one_loop_above_twice_what_a_read_finishes_and
     assert not any(shed[90:]), "and 2 are none again"
 
 
-def test_rows_that_were_put_aside_come_again_when_there_is_room():
+def test_f17_rows_that_were_put_aside_come_again_when_there_is_room():
     join = Loaded(keys=1000, partition=20, slots=200, shed=Shedding("considering"))
     slices = draws(1000, [200, *[80] * 20, *[2] * 400], exponent=0.5)
     for keys in slices[:21]:
@@ -121,7 +121,21 @@ def test_rows_that_were_put_aside_come_again_when_there_is_room():
     assert join.results == Counter(np.concatenate(slices).tolist())
 
 
-def test_without_a_limit_on_reads_nothing_is_put_aside():
+def test_rows_that_are_queued_or_put_aside_are_among_those_that_wait_and_may_be_the_oldest():
+    join = Loaded(keys=1000, partition=20, slots=50, shed=Shedding("considering"))
+    for keys in draws(1000, [50, *[200] * 4], exponent=0.5):
+        join.arrive(keys)
+    counts, waits = join.counts, join.logic.waits()
+    assert counts.waiting > 0
+    assert counts.queued > 0
+    assert counts.shed > 0
+    assert waits.rows == counts.waiting + counts.queued + counts.shed
+    assert waits.oldest == join.logic.shed.earliest() < join.logic.waiting.earliest()
+    join.end()
+    assert join.logic.waits().rows == 0
+
+
+def test_f16_without_a_limit_on_reads_nothing_is_put_aside():
     join = Loaded(keys=1000, partition=20, slots=50, shed=Shedding("considering"))
     for keys in draws(1000, [500] * 5):
         join.arrive(keys, reads=None)
@@ -161,7 +175,7 @@ def overloaded() -> st.SearchStrategy[Case]:
 
 @examples(0.3)
 @given(overloaded(), st.booleans(), st.lists(st.booleans(), min_size=6, max_size=6))
-def test_what_is_put_aside_comes_out_once_wherever_it_was_and_whatever_failed(case: Case, away: bool, failed):
+def test_f17_what_is_put_aside_comes_out_once_wherever_it_was_and_whatever_failed(case: Case, away: bool, failed):
     with tempfile.TemporaryDirectory() as here, tempfile.TemporaryDirectory() as there:
         store = FilePages(here, elsewhere={"shed": there}) if away else MemoryPages(Budget(10**9))
         at_work = Run(case.config, case.memory, store)
@@ -242,7 +256,7 @@ def test_no_row_waits_longer_than_its_age_allows(case: Case, age: int):
 # F18: `keep`
 
 
-def test_what_keep_puts_aside_does_not_depend_on_how_frequent_a_key_is():
+def test_f18_what_keep_puts_aside_does_not_depend_on_how_frequent_a_key_is():
     join = Loaded(keys=1000, partition=20, slots=400, shed=Shedding("keep"))
     aside: list[int] = []
     put = join.logic.shed.put
@@ -299,7 +313,7 @@ def frequency_by_decile(position: float) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_the_longer_rows_wait_the_rarer_is_what_they_need():
+def test_f19_the_longer_rows_wait_the_rarer_is_what_they_need():
     early = frequency_by_decile(0.15)
     assert np.all(np.diff(early) < 0)
     assert early[0] < 1
@@ -310,7 +324,7 @@ def test_the_longer_rows_wait_the_rarer_is_what_they_need():
 
 
 @pytest.mark.slow
-def test_putting_the_oldest_aside_beats_putting_any_aside_and_none():
+def test_f20_putting_the_oldest_aside_beats_putting_any_aside_and_none():
     setting = Setting(keys=100_000, partition=200, slots=32_000)
     none = setting.rows_per_read(Shedding(), arrivals=400, reads=2000)
     better = []
@@ -351,7 +365,7 @@ def test_behind_a_cache_more_is_answered_the_more_arrives():
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.slow
-def test_neither_the_oldest_nor_the_newest_row_chooses_best_and_the_tuner_finds_who_does(seed):
+def test_f21_neither_the_oldest_nor_the_newest_row_chooses_best_and_the_tuner_finds_who_does(seed):
     setting = Setting()
     sweep = [
         setting.rows_per_read(Shedding("considering", position), arrivals=30, reads=6_000, seed=seed)
@@ -362,7 +376,7 @@ def test_neither_the_oldest_nor_the_newest_row_chooses_best_and_the_tuner_finds_
     assert tuned > 0.97 * max(sweep)
 
 
-def test_the_oldest_row_chooses_again_when_the_overload_is_over():
+def test_f21_the_oldest_row_chooses_again_when_the_overload_is_over():
     join = Loaded(1000, 20, 200, Shedding("considering", "tune", trial=2))
     asked = []
     step = join.logic.back.step
@@ -388,7 +402,7 @@ def test_a_tuner_goes_on_after_a_restart():
 # F22: where rows are put aside
 
 
-def test_both_places_give_the_same_results(tmp_path):
+def test_f22_both_places_give_the_same_results(tmp_path):
     case = an_overload("considering")
     here = run(case, FilePages(str(tmp_path / "checkpoint")))
     there = run(case, FilePages(str(tmp_path / "other"), elsewhere={"shed": str(tmp_path / "shed")}))
@@ -396,7 +410,7 @@ def test_both_places_give_the_same_results(tmp_path):
     assert list((tmp_path / "shed").rglob("*.arrow")), "what earlier versions need stays until they are gone"
 
 
-def test_rates_with_a_disk_and_with_a_network_to_shed_to_differ_by_what_these_take():
+def test_f22_rates_with_a_disk_and_with_a_network_to_shed_to_differ_by_what_these_take():
     """Results are the same; the service rate is that of the reads and of what is written aside."""
     models = {
         "disk": DiskModel(),

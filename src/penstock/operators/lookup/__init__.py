@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.operators.lookup.broadcast import Broadcast
 from penstock.operators.lookup.config import LookupJoin
-from penstock.operators.lookup.counts import LookupCounts
+from penstock.operators.lookup.counts import LookupCounts, Waits
 from penstock.operators.lookup.front import Front
 from penstock.operators.lookup.hybridjoin import HybridJoin
 from penstock.operators.lookup.inlj import Inlj
@@ -29,5 +29,6 @@ __all__ = [
     "Shedding",
     "Ssij",
     "Stages",
+    "Waits",
     "lookup_method_name",
 ]

@@ -28,7 +28,7 @@ from penstock.operators.lookup.back import BackEnd, Desk
 from penstock.operators.lookup.backlog import INBOX, SHED, SHED_SEGMENT, Backlog
 from penstock.operators.lookup.broadcast import Broadcast, WholeTableJoin
 from penstock.operators.lookup.config import LookupJoin
-from penstock.operators.lookup.counts import LookupCounts
+from penstock.operators.lookup.counts import LookupCounts, Waits
 from penstock.operators.lookup.front import CACHED, FrontStage
 from penstock.operators.lookup.hybridjoin import HybridJoin, OldestFirstJoin
 from penstock.operators.lookup.inlj import MISSED, IndexJoin, Inlj
@@ -144,6 +144,11 @@ class LookupLogic:
             looked_up=desk.looked_up,
             shedding=int(self.load.shedding),
         )
+
+    def waits(self) -> Waits:
+        """How many rows wait, wherever they do, and since when."""
+        deferred = len(self.waiting) + len(self.inbox) + len(self.shed)
+        return Waits(deferred, self._earliest(), self._bound, self._config.unit)
 
     def bounds(self) -> Bounds:
         """What can still come out: rows that arrive, and rows that wait, wherever they do."""

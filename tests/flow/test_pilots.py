@@ -1,0 +1,69 @@
+"""Pilots: who gets one, and what it is told of an epoch, whatever the host."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import penstock as pk
+from penstock.flow.pilots import Cockpit, Flown, Master, tell
+from penstock.planner import AggregatePilot, LookupPilot, Pilot
+from penstock.storage.tables.reading import kind_of
+
+ROWS = pa.table({"k": [1, 2], "t": [0, 5]})
+TABLE = pa.table({"k": list(range(100)), "v": list(range(100))})
+
+
+def node_of(family: str, method: str = "auto"):
+    flow = pk.LocalFlow()
+    a, b = (flow.source(ROWS, time="t", name=name) for name in "ab")
+    if family == "join":
+        return a.join(b, on="k", within=pk.band(0, 5), method=method)._node
+    if family == "lookup":
+        return a.lookup(TABLE, on="k", method=method)._node
+    return a.window(range=10, slide=5).by("k").agg(n=pk.count(), method=method)._node
+
+
+def cockpit() -> Cockpit:
+    return Cockpit(10**6, 2, lambda node: Master(node.config.table.open(), kind_of(node.config.table), 250_000))
+
+
+def epoch(**given) -> Flown:
+    nothing = {"results": 0, "lifted": (0, 0), "seconds": 0.1, "counts": {}, "pages": []}
+    return Flown(**{"before": (0, 0), "after": (10, 10), "rows": (0, 0), **nothing, **given})
+
+
+@pytest.mark.parametrize(
+    ("family", "kind", "named"),
+    [("join", Pilot, "oa"), ("lookup", LookupPilot, "inlj"), ("window", AggregatePilot, "wid")],
+)
+def test_an_operator_has_a_pilot_of_its_family_only_if_its_method_was_left_open(family, kind, named):
+    assert type(cockpit().pilot(node_of(family), feeds=False)) is kind
+    assert cockpit().pilot(node_of(family, named), feeds=False) is None
+
+
+def test_a_pilot_goes_on_from_the_method_that_ran():
+    pilot = cockpit().pilot(node_of("lookup"), feeds=False, current="cinlj")
+    assert pilot._current == "cinlj"
+    assert pilot.load.memory == 250_000
+
+
+def test_a_lookups_pilot_is_told_rows_and_stream_time_and_what_was_looked_up():
+    node = node_of("lookup")
+    pilot = cockpit().pilot(node, feeds=False)
+    tell(pilot, node, epoch(rows=(4000,), counts={"reads": 1, "looked_up": 100}))
+    assert pilot.load.rows_per_second == 200, "4,000 rows in 10 steps, over 2 tasks"
+    assert pilot.load.epoch_seconds == 10
+
+
+def test_the_pilots_of_joins_and_windows_learn_their_loads():
+    join, window = node_of("join"), node_of("window")
+    steers_join, steers_window = (cockpit().pilot(node, feeds=False) for node in (join, window))
+    tell(steers_join, join, epoch(rows=(100, 50)))
+    tell(steers_window, window, epoch(rows=(100,), lifted=(100, 40), results=20))
+    assert steers_join._measured.load is not None
+    assert steers_window._load is not None
+
+
+def test_an_operator_without_a_pilot_needs_not_be_told():
+    tell(None, node_of("join", "oa"), epoch())
