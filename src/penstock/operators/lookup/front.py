@@ -32,6 +32,9 @@ PRESENT = "__present"
 _BLOCKS = 8
 """Entries come in blocks; more than so many are merged, as are those of which most have left."""
 
+_FEW = 4096
+"""So few rows are merged whenever some are added: to search one block more takes as long."""
+
 _SLOT = 16
 """Bytes beside each row: its frequency and its entry."""
 
@@ -314,7 +317,7 @@ class FrontStage:
     def _tidy(self) -> None:
         """Merge blocks once they are many, or most of their rows have left."""
         held, live = sum(block.rows.num_rows for block in self._blocks), self.rows
-        if len(self._blocks) <= _BLOCKS and 2 * live >= held:
+        if len(self._blocks) <= (_BLOCKS if held > _FEW else 1) and 2 * live >= held:
             return
         kept = [block.rows.filter(pa.array(block.by_row(block.alive))) for block in self._blocks]
         freq = np.concatenate([np.empty(0), *(b.by_row(np.where(b.alive, b.freq, -1.0)) for b in self._blocks)])
