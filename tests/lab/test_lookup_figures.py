@@ -12,7 +12,7 @@ import pytest
 from penstock.lab import lookup_figures as figures
 from penstock.lab import lookups
 from penstock.lab.catalog import EXPERIMENTS, find
-from penstock.lab.experiments import Curve, Experiment, Sweep, Table
+from penstock.lab.experiments import Curve, Experiment, Table
 from penstock.lab.lookups import GAIN, HIT, IDEAL, MODEL, PER_READ, RATE, WALL, Growing, Looking, Overloaded, Sharing
 from penstock.lab.run import Lab
 
@@ -81,8 +81,7 @@ class TestRecords:
     @pytest.mark.parametrize("experiment", FIGURES, ids=lambda each: each.id)
     def test_f36_each_is_run_with_five_seeds_or_more_and_by_both_clocks(self, experiment):
         assert experiment.seeds >= 5
-        if isinstance(experiment.x, Sweep):
-            assert WALL in experiment.measures
+        assert WALL in experiment.measures
 
     def test_they_are_found_by_figure_and_source(self):
         assert [each.id for each in find("lookup-9")] == [f"lookup-9{part}" for part in "abcdef"]
