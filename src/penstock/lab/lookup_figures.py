@@ -228,6 +228,9 @@ _GAP = (
 _SLOW = "M 1 %, long intervals"
 """Ten times as many tuples in an interval: what is in the cache can be used for as much longer."""
 
+_OVERLOADED = Overloaded("hybrid", cache=_X, partition=1e6, settling=5)
+"""At 5.2 times the load it takes five rounds until what comes again is as much as what is put aside."""
+
 _INLJ = (
     Series("INLJ", replace(Looking("inlj"), of=100e6)),
     Series("CINLJ", replace(Looking("inlj"), of=100e6, cache=_X)),
@@ -491,10 +494,10 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         id="lookup-8",
         title="Service rate under overload",
         series=(
-            Series("considering, tuned", Overloaded("hybrid", cache=_X, partition=1e6)),
-            Series("considering, oldest", Overloaded("hybrid", cache=_X, partition=1e6, position=1)),
-            Series("keep", Overloaded("hybrid", cache=_X, partition=1e6, policy="keep")),
-            Series("no shedding", Overloaded("hybrid", cache=_X, partition=1e6, policy="none")),
+            Series("considering, tuned", _OVERLOADED),
+            Series("considering, oldest", replace(_OVERLOADED, position=1)),
+            Series("keep", replace(_OVERLOADED, policy="keep")),
+            Series("no shedding", replace(_OVERLOADED, policy="none")),
         ),
         x=sweep("arrivals / service rate without shedding", "load", 1.3, 2.6, 5.2),
         measures=_BOTH,

@@ -170,16 +170,15 @@ class Overloaded(Looking):
     load: float = 2.0
     policy: Shed = "considering"
     position: float = 0.15
+    settling: int = 2
+    """How often the table is gone over before anything counts."""
 
     def point(self, scale: float, seed: int, watch: Watch) -> Point:
-        """What a read finishes once the queue has been filled and the table been gone over five times.
-
-        Under the heaviest load it takes so long until rows that were put aside come again as often as they are.
-        """
+        """What a read finishes once the queue has been filled and the join has settled."""
         plan = self.plan(scale)
         arrive = max(1, round(self.load * plan.cycle().per_read))
         partitions = plan.sizes.partitions(plan.setting.partition_rows)
-        warm = 5 * partitions + 3 * plan.slots // max(1, round(arrive * (1 - plan.ideal)))
+        warm = self.settling * partitions + 3 * plan.slots // max(1, round(arrive * (1 - plan.ideal)))
         stream = plan.stream(seed, arrive * (warm + 3 * partitions))
         shed = Shedding(self.policy, self.position)
         done = simulate_lookup(replace(plan.join(), quota=1, shed=shed), stream, plan.machine, arrive).since(warm)
