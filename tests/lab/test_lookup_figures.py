@@ -242,6 +242,17 @@ class TestVerdicts:
         assert not figures.answers_more("A", "C")(measured).passed
         assert figures.answers_more("A", "B")(measured).measured["B at 2"] == 0.1
 
+    @pytest.mark.parametrize(("margin", "clear"), [(0.4, True), (0.6, False), (np.nan, False)])
+    def test_who_is_ahead_by_no_more_than_the_intervals_is_not_ahead(self, margin, clear):
+        curves = {
+            (name, RATE.name): Curve(np.array([1.0, 2.0]), np.array(values), np.full(2, margin))
+            for name, values in (("A", [9.0, 10.0]), ("B", [9.0, 9.0]))
+        }
+        measured = Table(curves, seeds=5)
+        assert figures.clearly_ahead("A", "B", RATE, 2)(measured).passed == clear
+        assert figures.clearly_best("A", RATE, 2)(measured).passed == clear
+        assert not figures.clearly_best("A", RATE, 1)(measured).passed
+
     def test_what_is_reported_is_not_judged(self):
         measured = table(A={WALL: [10, 20]}, B={WALL: [3, 4]})
         assert figures.reports(["A", "B"], WALL, 2)(measured) == (True, {"A": 20, "B": 4})
