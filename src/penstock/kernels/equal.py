@@ -41,8 +41,8 @@ def _same_values(left: pa.Array, right: pa.Array) -> Mask:
         return (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))  # type: ignore[no-any-return]
     if pa.types.is_null(kind):
         return np.ones(len(left), np.bool_)
-    equal: pa.BooleanArray = pc.fill_null(pc.equal(left, right), fill_value=False)
-    return _mask(equal)
+    equal: pa.BooleanArray = pc.equal(left, right)
+    return _mask(pc.fill_null(equal, fill_value=False) if equal.null_count else equal)
 
 
 def _same_lists(left: pa.Array, right: pa.Array) -> Mask:

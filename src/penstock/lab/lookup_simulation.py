@@ -6,6 +6,7 @@ are operations; the seconds are those of the machine that is modelled (§2.2–2
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -46,12 +47,14 @@ class LookupMachine:
 
 
 class LookupPath(NamedTuple):
-    """After each hand-over, since the beginning: what was done, and the seconds that it took."""
+    """After each hand-over, since the beginning: what was done, and the seconds that it took by both clocks."""
 
     finished: npt.NDArray[np.int64]
     hits: npt.NDArray[np.int64]
     reads: npt.NDArray[np.int64]
     busy: Seconds
+    wall: Seconds
+    """Seconds of this machine; what lies between two streams is not counted."""
 
 
 class LookupRecording(NamedTuple):
@@ -75,11 +78,17 @@ class LookupTotals(NamedTuple):
     hits: float
     reads: float
     seconds: float
+    wall: float
 
     @property
     def rate(self) -> float:
         """μ: rows finished in a second of work."""
         return self.finished / self.seconds
+
+    @property
+    def wall_rate(self) -> float:
+        """Rows finished in a second of this machine."""
+        return self.finished / self.wall
 
     @property
     def hit_share(self) -> float:
@@ -134,7 +143,8 @@ class LookupSimulation:
         self._results = 0
         self._first = 0
         self._loaded: list[Seconds] = []
-        self._path: list[tuple[int, int, int, float]] = []
+        self._path: list[tuple[int, int, int, float, float]] = []
+        self._wall = 0.0
         self._ids: list[npt.NDArray[np.int64]] = []
         self._emitted: list[Seconds] = []
 
@@ -144,6 +154,7 @@ class LookupSimulation:
         rows = ROWS.enter(timed, hash_keys([stream.column("key").combine_chunks()]))
         if not self._path and rows.num_rows:
             self._first = int(stream.column("id")[0].as_py())
+        started = time.perf_counter() - self._wall
         for begin in range(0, rows.num_rows, batch):
             some = rows.slice(begin, batch)
             if arrivals is not None:
@@ -152,7 +163,8 @@ class LookupSimulation:
             if self._config.quota is not None:
                 self._logic.grant(self._config.quota)
             self._take(self._logic.rows(0, some))
-            self._path.append(self._done())
+            self._wall = time.perf_counter() - started
+            self._path.append((*self._done(), self._wall))
 
     def renew(self) -> None:
         """The table has another version: go on with it, in the state that a new epoch would have."""
@@ -167,7 +179,8 @@ class LookupSimulation:
         ids = np.concatenate([np.empty(0, np.int64), *self._ids]) - self._first
         emitted = np.concatenate([np.empty(0), *self._emitted])
         whole = np.array([step[:3] for step in self._path], np.int64).reshape(-1, 3).T
-        path = LookupPath(whole[0], whole[1], whole[2], np.array([step[3] for step in self._path]))
+        busy, wall = np.array([step[3:] for step in self._path]).reshape(-1, 2).T
+        path = LookupPath(whole[0], whole[1], whole[2], busy, wall)
         return LookupRecording(path, ids, emitted - loaded[ids])
 
     def _begin(self, state: State) -> LookupLogic:

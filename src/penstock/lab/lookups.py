@@ -9,7 +9,6 @@ memory is dealt out by the equations of the cost models: to the cache, to the pa
 from __future__ import annotations
 
 import tempfile
-import time
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
@@ -64,8 +63,12 @@ REQUEST = 0.001
 
 _CODE = ("core", "kernels", "operators/lookup", "planner/lookup_costs.py", "planner/skew.py", "storage", "workloads")
 
-_CYCLES = {"mesh": (2.2, 2.5), "hybrid": (4.0, 2.6), "inlj": (1.0, 4.0)}
-"""Over how many times the rows that may wait a run goes, without a cache and with one, where only misses count."""
+_CYCLES = {"mesh": (3.0, 10.0), "hybrid": (8.0, 10.0), "inlj": (1.0, 24.0)}
+"""Over how many times the rows that may wait a run goes, without a cache and with one, where only misses count.
+
+As many as it takes: looked at one at a time, the rate drifts for 5 of them before MESHJOIN, for 3 before HYBRIDJOIN and
+for 16 before INLJ, and HYBRIDJOIN's goes up and down every 2, so that several must be measured.
+"""
 _STEPS = 200
 """Rows are handed over in so many batches."""
 _CHUNKS = 100
@@ -103,6 +106,8 @@ class Looking(Counted):
     adaptive: bool = True
     data: Data = "synthetic"
     per_key: int = 1
+    stretch: int = 1
+    """How many times as long as the source's the intervals of `data` local are."""
     shrunk: bool = True
 
     @property
@@ -119,10 +124,8 @@ class Looking(Counted):
         """Run it and measure what comes after the warm-up."""
         plan = self.plan(scale)
         stream = plan.stream(seed)
-        begin = time.perf_counter()
         run = simulate_lookup(plan.join(), stream, plan.machine, plan.batch(stream))
-        seconds = time.perf_counter() - begin
-        return totals({**plan.measured(run, stream), WALL: stream.num_rows / seconds})
+        return totals(plan.measured(run, stream))
 
     def plan(self, scale: float) -> Plan:
         """What is run at a part of the source's size."""
@@ -145,9 +148,12 @@ class Sharing(Looking):
         stream = plan.stream(seed, round(self.iterations * plan.cycle().per_read * 1.1))
         path = simulate_lookup(plan.join(), stream, plan.machine, plan.batch(stream)).path
         times = np.linspace(0, self.iterations, 101)[1:]
-        finished, hits = (np.interp(times, path.reads, column) for column in (path.finished, path.hits))
+        finished, hits, wall = (
+            np.interp(times, path.reads, column) for column in (path.finished, path.hits, path.wall)
+        )
         ideal = np.full(times.size, plan.ideal)
-        return Point({}, times, {HIT.name: hits / np.maximum(1, finished), IDEAL.name: ideal})
+        shown = {HIT.name: hits / np.maximum(1, finished), IDEAL.name: ideal, WALL.name: finished / wall}
+        return Point({}, times, shown)
 
     def __str__(self) -> str:
         return f"{self.family}, {self.iterations} iterations"
@@ -164,21 +170,20 @@ class Overloaded(Looking):
     load: float = 2.0
     policy: Shed = "considering"
     position: float = 0.15
+    settling: int = 2
+    """How often the table is gone over before anything counts."""
 
     def point(self, scale: float, seed: int, watch: Watch) -> Point:
-        """What a read finishes once the queue has been filled and the table been gone over twice."""
+        """What a read finishes once the queue has been filled and the join has settled."""
         plan = self.plan(scale)
         arrive = max(1, round(self.load * plan.cycle().per_read))
         partitions = plan.sizes.partitions(plan.setting.partition_rows)
-        warm = 2 * partitions + 3 * plan.slots // max(1, round(arrive * (1 - plan.ideal)))
+        warm = self.settling * partitions + 3 * plan.slots // max(1, round(arrive * (1 - plan.ideal)))
         stream = plan.stream(seed, arrive * (warm + 3 * partitions))
         shed = Shedding(self.policy, self.position)
-        begin = time.perf_counter()
-        run = simulate_lookup(replace(plan.join(), quota=1, shed=shed), stream, plan.machine, arrive)
-        seconds = time.perf_counter() - begin
-        done = run.since(warm)
+        done = simulate_lookup(replace(plan.join(), quota=1, shed=shed), stream, plan.machine, arrive).since(warm)
         measured = {PER_READ: done.per_read / scale, RATE: done.rate / plan.factor, HIT: done.hit_share}
-        return totals({**measured, WALL: stream.num_rows / seconds})
+        return totals({**measured, WALL: done.wall_rate})
 
     def __str__(self) -> str:
         return f"{self.family} (cache {self.cache:g}), {self.policy} at {self.position:g}, load {self.load:g}"
@@ -340,7 +345,8 @@ class Plan:
                 law = Zipf(self.law.skew.keys, seed=seed)
                 return ZipfStream(count, law, seed=seed).table()
             case "local":
-                return TemporalLocality(self.rows, self.what.per_key, self.rows // 2, seed=seed).stream.table()
+                count = self.what.stretch * self.rows // 2
+                return TemporalLocality(self.rows, self.what.per_key, count, seed=seed).stream.table()
             case _:
                 return ZipfStream(count, Zipf(self.rows, self.what.exponent, seed=seed), seed=seed).table()
 
@@ -359,15 +365,17 @@ class Plan:
         return mesh_cycle(*arguments) if self.what.family == "mesh" else hybrid_cycle(*arguments)
 
     def measured(self, run: LookupRecording, stream: pa.Table) -> dict[Measure, float]:
-        """All measures but the wall clock's."""
-        # MESHJOIN reads before anything is finished, HYBRIDJOIN fills up before it reads.
-        step = max(warm_up(np.diff(column, prepend=0)) for column in (run.path.reads, run.path.finished))
+        """All measures, by both clocks over the same part of the run."""
+        # MESHJOIN reads before anything is finished, HYBRIDJOIN fills up before it reads, a cache goes on filling.
+        path = run.path
+        step = max(warm_up(np.diff(column, prepend=0)) for column in (path.reads, path.finished, path.hits))
         done = run.since(step)
         counted = run.processing[run.ids >= step * self.batch(stream)]
         per_second = 1 / self.factor / done.seconds
         return {
             PER_READ: done.per_read / self.scale,
             RATE: done.finished * per_second,
+            WALL: done.wall_rate,
             MODEL: self.cycle().rate / self.factor,
             HIT: done.hit_share,
             FRONT_RATE: done.hits * per_second,
@@ -412,6 +420,7 @@ def _next_rows(stream: pa.Table, there: int, first: int, count: int) -> tuple[pa
 
 def _rates(run: LookupRecording, plan: Plan) -> Point:
     places = np.linspace(0, run.path.finished.size - 1, 41).astype(np.int64)
-    finished, busy = run.path.finished[places], run.path.busy[places]
-    rates = np.diff(finished) / plan.factor / np.maximum(np.diff(busy), 1e-9)
-    return Point({}, finished[1:] / plan.scale, {RATE.name: rates})
+    finished, busy, wall = (column[places] for column in (run.path.finished, run.path.busy, run.path.wall))
+    done = np.diff(finished)
+    rates = done / plan.factor / np.maximum(np.diff(busy), 1e-9)
+    return Point({}, finished[1:] / plan.scale, {RATE.name: rates, WALL.name: done / np.diff(wall)})

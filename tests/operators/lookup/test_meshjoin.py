@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.master import Changes
-from penstock.operators.lookup import MeshJoin, Stages
+from penstock.operators.lookup import MeshJoin, Stages, meshjoin
 from penstock.operators.lookup.back import Desk
 from penstock.storage.tables.arrow import ArrowTable, OpenArrowTable
 from tests.operators.lookup.cases import Case, Shard, backs, cases, numbered, run
@@ -30,10 +30,12 @@ def traced(monkeypatch) -> tuple[Counter, list[int]]:
         scans.append(partition)
         return real(self, partition)
 
-    def meet(self, rows, hashes, master, real=Desk.meet):
+    def meet(self, rows, hashes, master, compared=None, real=Desk.meet):
         met.update((n, scans[-1]) for n in rows.column("n").to_pylist())
-        return real(self, rows, hashes, master)
+        return real(self, rows, hashes, master, compared)
 
+    # Rows that cannot match are left out before they meet a partition: here all are let through, to be seen.
+    monkeypatch.setattr(meshjoin, "may_match", lambda hashes, master: np.ones(hashes.size, np.bool_))
     monkeypatch.setattr(Desk, "scan", scan)
     monkeypatch.setattr(Desk, "meet", meet)
     return met, scans
@@ -48,6 +50,21 @@ def test_f01_000_28_each_row_meets_each_partition_once(monkeypatch, slots, loads
     join.rows(range(25)).again().rows(range(40, 70)).rows([]).again().end()
     assert met == {(n, partition): 1 for n in range(55) for partition in range(6)}
     assert join.results == join.expected
+
+
+def test_rows_that_cannot_match_a_partition_are_not_gathered_for_it_but_counted(monkeypatch):
+    gathered, counted = [], []
+
+    def meet(self, rows, hashes, master, compared=None, real=Desk.meet):
+        gathered.append(rows.num_rows)
+        counted.append(compared)
+        return real(self, rows, hashes, master, compared)
+
+    monkeypatch.setattr(Desk, "meet", meet)
+    join = Shard(TABLE, Stages(MeshJoin(slots=60)), "left").rows(range(60)).end()
+    assert join.results == join.expected
+    assert sum(gathered) == 60, "a partition is a range of hashes, so each row may match in one only"
+    assert sum(counted) == 6 * 60
 
 
 def test_the_table_is_read_round_and_round(monkeypatch):

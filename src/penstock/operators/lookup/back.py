@@ -69,10 +69,13 @@ class Desk:
         self.stats.looked_up += hashes.size
         return self._read(self.table.get(hashes, keys))
 
-    def meet(self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch) -> Generator[Out, None, Mask]:
+    def meet(
+        self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch, compared: int | None = None
+    ) -> Generator[Out, None, Mask]:
         """Let rows meet master rows, all that there are of each key; which of them found any comes back.
 
-        What was found is offered to the cache, if there is one.
+        What was found is offered to the cache, if there is one. `compared` is how many rows meet them, if some that
+        cannot match were left out.
         """
         offers = 0 if self.front is None else master.num_rows
         with self.budget.hold(rows.nbytes + 16 * offers, "rows that meet the table"):
@@ -80,7 +83,7 @@ class Desk:
             if self.front is not None and offers:
                 self.front.offer(master.take(pa.array(met.found)), met.asked[met.found], met.counts[met.found])
         if self.meter is not None:
-            self.meter.compute(comparisons=rows.num_rows, chain_nodes=master.num_rows)
+            self.meter.compute(comparisons=rows.num_rows if compared is None else compared, chain_nodes=master.num_rows)
         return met.matched
 
     def pair(self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch) -> Generator[Out, None, Met]:
@@ -112,6 +115,20 @@ class Desk:
         self.stats.reads += 1
         self.stats.bytes_read += rows.nbytes
         return rows
+
+
+def may_match(hashes: Hashes, master: pa.RecordBatch) -> Mask:
+    """Which of the hashes lie between the least and the greatest of a partition, whose rows are sorted by theirs.
+
+    >>> batch = pa.record_batch({"hash": pa.array([4, 9], pa.uint64())})
+    >>> may_match(np.array([3, 4, 7, 11], np.uint64), batch).tolist()
+    [False, True, True, False]
+    """
+    held = hashes_of(master)
+    if not held.size:
+        return np.zeros(hashes.size, np.bool_)
+    inside: Mask = (hashes >= held[0]) & (hashes <= held[-1])
+    return inside
 
 
 class BackEnd(Protocol):

@@ -38,6 +38,9 @@ _COPIES = 3
 _MERGED = 4
 """Blocks are merged as far as they are this part of the cache together: that much is in memory twice then."""
 
+_FEW = 4096
+"""So few rows are merged whenever some are added: to search one block more takes as long."""
+
 _SLOT = 16
 """Bytes beside each row: its frequency and its entry."""
 
@@ -321,7 +324,7 @@ class FrontStage:
     def _tidy(self) -> None:
         """Merge blocks once they are many, or most of their rows have left."""
         held, live = sum(block.rows.num_rows for block in self._blocks), self.rows
-        if len(self._blocks) <= _BLOCKS and 2 * live >= held:
+        if len(self._blocks) <= (_BLOCKS if held > _FEW else 1) and 2 * live >= held:
             return
         chosen = self._to_merge()
         if len(chosen) > 1 or any(not block.alive.all() for block in chosen):

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.core.operator import Out
 from penstock.core.rows import Hashes, Indices
-from penstock.operators.lookup.back import Desk
+from penstock.operators.lookup.back import Desk, may_match
 from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.waiting import Waiting
 
@@ -79,9 +79,9 @@ class CyclicJoin:
         if partitions:
             master = desk.scan(self.cursor)
             with desk.budget.hold(master.nbytes, "a partition of the table"):
-                rows = waiting.rows(here)
-                matched = yield from desk.meet(rows, waiting.hash[here], master)
-                waiting.mark(here[matched])
+                some = here[may_match(waiting.hash[here], master)]
+                matched = yield from desk.meet(waiting.rows(some), waiting.hash[some], master, here.size)
+                waiting.mark(some[matched])
         self.cursor = (self.cursor + 1) % max(1, partitions)
         self._entered = 0
         met = np.zeros(len(waiting), np.bool_)
