@@ -65,6 +65,22 @@ def test_lookups_share_the_memory_of_the_flow_whatever_they_ask_for():
     assert out.table().num_rows > 0
 
 
+@pytest.mark.parametrize("asked", [None, "100 kB"])
+def test_of_lookups_in_a_row_each_gives_back_what_it_held_and_nothing_else(asked):
+    again = CUSTOMERS.rename_columns(["k", "other"])
+    flow = pk.LocalFlow(memory="400 kB")
+    source = flow.source(orders(8), time="t", progress=pk.ordered())
+    first = source.lookup(CUSTOMERS, on="k", method="chybridjoin", max_age=500)
+    first.lookup(again, on="k", method="cinlj", memory=asked).to_memory()
+    query = LocalQuery(flow)
+    feeds = {node: iter(node.data.tables) for node in query._tracks}
+    for _ in range(8):
+        query.epoch({node: next(feed) for node, feed in feeds.items()})
+        ((shared,), (second,)) = query._places.values()
+        assert shared.budget.held == shared.store.held
+        assert second.budget.held == (0 if asked else shared.store.held)
+
+
 def test_a_lookup_that_asks_for_too_little_is_told_how_much_is_needed():
     flow = pk.LocalFlow(shards=2)
     flow.source(orders(1), time="t").lookup(CUSTOMERS, on="k", memory=1500, name="who").to_memory()

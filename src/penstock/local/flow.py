@@ -132,7 +132,7 @@ class LocalFlow(Flow):
         """
         given = None if trigger is None else Duration.of(trigger, "trigger").on("microseconds", "trigger")
         query = self._run(None if given is None else given / 1e6)
-        while query.put_aside:
+        while query._put_aside:
             query.epoch({})
         return query
 
@@ -255,7 +255,7 @@ class LocalQuery:
         self._report = self._report.after(epoch.report(self._report.totals.epochs, clock.perf_counter() - begun))
 
     @property
-    def put_aside(self) -> int:
+    def _put_aside(self) -> int:
         """Rows that were put aside, or not let in, and have yet to be answered."""
         if not self._report.epochs:
             return 0
@@ -414,6 +414,8 @@ class _Epoch:
         raise TypeError(node)
 
     def _operate(self, node: OperatorNode) -> pa.Table:
+        # All inputs first: what operators before this one hold, and their time, must not mix with its own.
+        given = [self.rows(part) for part in node.inputs]
         begun = clock.perf_counter()
         pilot = self._query._pilots.get(node)
         config = node.config if pilot is None else replace(node.config, method=pilot.decide().method)
@@ -422,15 +424,13 @@ class _Epoch:
         tally = Tally()
         shards = self._logics(node, config, tally)
         batches: list[pa.RecordBatch] = []
-        arrived = [0] * len(node.inputs)
+        arrived = [rows.num_rows for rows in given]
         # Bounds are the host's to remember: a logic that takes up its state learns from the first how far it had got.
         for port, bound in enumerate(self._query._ports[node]):
             for logic in shards:
                 batches += [out.rows for out in logic.advance(port, bound)]
-        for port, part in enumerate(node.inputs):
-            given = self.rows(part)
-            arrived[port] = given.num_rows
-            for logic, rows in zip(shards, _routed(node, port, given, len(shards)), strict=True):
+        for port, arriving in enumerate(given):
+            for logic, rows in zip(shards, _routed(node, port, arriving, len(shards)), strict=True):
                 batches += [out.rows for out in logic.rows(port, rows)]
         for port, part in enumerate(node.inputs):
             for logic in shards:
