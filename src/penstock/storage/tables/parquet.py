@@ -252,9 +252,9 @@ class OpenParquetTable:
         if size > self._budget.room:
             raise BudgetError(
                 f"A partition of {self._source} takes {show_bytes(size)} while it is sorted, but "
-                f"{show_bytes(max(0, self._budget.room))} of this task's {show_bytes(self._budget.limit)} are free. Write "
-                f"the files in smaller row groups, or a smaller partition_rows=, or method='cinlj'; or give the flow more "
-                f"memory=."
+                f"{show_bytes(max(0, self._budget.room))} of this task's {show_bytes(self._budget.limit)} are free. "
+                f"Write the files in smaller row groups, or a smaller partition_rows=, or method='cinlj'; or give the "
+                f"flow more memory=."
             )
         with self._budget.hold(size, "a partition of Parquet files"):
             rows = self._groups.read(file, groups)
