@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock as pk
 from penstock.core.errors import ConfigError
+from penstock.core.kept import kept_by
 
 CUSTOMERS = pa.table({"k": list(range(500)), "name": [f"customer {n}" for n in range(500)]})
 
@@ -30,6 +32,21 @@ def test_memory_is_the_same_after_many_epochs(method):
     held = [operator.peak_memory for epoch in query.progress().epochs for operator in epoch.operators.values()]
     assert max(held) <= 100_000
     assert [budget.held for budget in query._budgets] == [store.held for store in query._stores]
+
+
+@pytest.mark.parametrize("method", ["cinlj", "broadcast"])
+def test_what_stays_of_a_table_between_epochs_is_paid_for(tmp_path, method):
+    pq.write_table(CUSTOMERS, tmp_path / "customers.parquet", row_group_size=50)
+    epochs = orders(10)
+    flow = pk.LocalFlow(memory="200 kB", shards=2)
+    source = flow.source(epochs, time="t", progress=pk.ordered())
+    out = source.lookup(str(tmp_path), on="k", method=method, freshness="latest").to_memory()
+    query = flow.run()
+    assert out.table().num_rows == pa.concat_tables(epochs).join(CUSTOMERS, "k", join_type="inner").num_rows
+    kept = [kept_by(budget) for budget in query._budgets]
+    assert 0 < sum(kept) <= 50_000
+    beside = [budget.held - store.held for budget, store in zip(query._budgets, query._stores, strict=True)]
+    assert beside == kept
 
 
 def test_explain_says_how_a_lookup_runs_and_why():
