@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock as pk
 from penstock.core.errors import ConfigError
+from penstock.core.kept import kept_by
 from penstock.kernels.zipf import ranks_at
 from penstock.local.flow import LocalQuery
 from penstock.operators.lookup import HybridJoin, Stages
@@ -148,6 +150,22 @@ def test_a_flow_that_runs_to_its_end_has_all_the_time_and_puts_nothing_aside(tmp
     query = flow.run()
     assert all(epoch.operators["who"].counts["put_aside"] == 0 for epoch in query.progress().epochs)
     assert out.table().num_rows == 800
+
+
+@pytest.mark.parametrize("method", ["cinlj", "broadcast"])
+def test_what_stays_of_a_table_between_epochs_is_paid_for(tmp_path, method):
+    pq.write_table(CUSTOMERS, tmp_path / "customers.parquet", row_group_size=50)
+    epochs = orders(10)
+    flow = pk.LocalFlow(memory="200 kB", shards=2)
+    source = flow.source(epochs, time="t", progress=pk.ordered())
+    out = source.lookup(str(tmp_path), on="k", method=method, freshness="latest").to_memory()
+    query = flow.run()
+    assert out.table().num_rows == pa.concat_tables(epochs).join(CUSTOMERS, "k", join_type="inner").num_rows
+    (places,) = query._places.values()
+    kept = [kept_by(place.budget) for place in places]
+    assert 0 < sum(kept) <= 50_000
+    beside = [place.budget.held - place.store.held for place in places]
+    assert beside == kept
 
 
 def test_explain_says_how_a_lookup_runs_and_why():

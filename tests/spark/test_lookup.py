@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import penstock as pk
@@ -16,6 +17,7 @@ from penstock.operators.lookup import HybridJoin, Stages
 from penstock.storage.tables.arrow import ArrowTable, OpenArrowTable
 from tests.oracle import lookup as oracle
 from tests.spark.conftest import multiset
+from tests.spark.test_memory import private_memory, watched
 
 pytestmark = pytest.mark.spark
 
@@ -126,26 +128,52 @@ def test_progress_says_how_many_rows_wait_over_all_shards_and_how_old_the_oldest
     assert "the oldest 40 behind the bound" in str(waits)
 
 
-def test_under_overload_rows_are_put_aside_and_in_the_silence_after_it_all_come_out_once(spark, feed, tmp_path):
-    epochs, names = streams(12, 300, 120, seed=6), master(120, seed=7)
-    orders = feed("orders", epochs)
+def padded(rows: pa.Table) -> pa.Table:
+    """The same rows, of some kilobytes each."""
+    return rows.append_column("pad", pa.array([f"{n:08d}" + "x" * PAD for n in range(rows.num_rows)]))
+
+
+def overloaded(spark, feed, folder, epochs: list[pa.Table], names: pa.Table) -> tuple[pa.Table, list[dict[str, int]]]:
+    """Let rows come three times as fast as they can be answered, then none until all are; the results, and counts."""
+    orders = feed(f"{folder.name}-orders", [padded(rows) for rows in epochs])
     table = SlowTable(ArrowTable(names, ("k",), partition_rows=2), seconds=0.05)
-    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="4 MB")
+    flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory=OVERLOADED)
     source = flow.source(orders.stream(spark), time="t", progress=pk.bounded_delay(10), name="orders")
     method = Stages(HybridJoin(slots=60))
     found = source.lookup(table, on="k", method=method, freshness="latest", shed=pk.Shedding("considering"))
-    found.to_parquet(str(tmp_path / "out"))
+    found.to_parquet(str(folder / "out"))
     query = flow.start(trigger="400 ms")
     counts = []
-    until = time.monotonic() + 90
+    arriving, until = sum(rows.num_rows for rows in epochs), time.monotonic() + 90
     while time.monotonic() < until:
         counts = [epoch.operators["lookup0"].counts for epoch in query.progress().epochs]
         rows = sum(sum(epoch.rows_in.values()) for epoch in query.progress().epochs)
-        if rows >= 12 * 300 - 100 and counts[-1]["waiting"] + counts[-1]["queued"] + counts[-1]["shed"] == 0:
+        if rows >= max(1, arriving - 100) and counts[-1]["waiting"] + counts[-1]["queued"] + counts[-1]["shed"] == 0:
             break
         time.sleep(0.2)
     query.stop()
-    out = spark.read.parquet(str(tmp_path / "out")).drop("epoch").toArrow()
-    assert multiset(out) == expected(epochs, names, "inner")
+    return spark.read.parquet(str(folder / "out")).drop("epoch").toArrow(), counts
+
+
+PAD = 6_000
+OVERLOADED = 8_000_000
+
+
+def test_under_overload_rows_are_put_aside_and_in_the_silence_after_it_all_come_out_once(
+    spark, feed, tmp_path, record_property
+):
+    epochs, names = streams(12, 300, 120, seed=6), master(120, seed=7)
+    overloaded(spark, feed, tmp_path / "warm", streams(1, 20, 120, seed=8), names)
+    baseline = max(private_memory().values())
+    with watched() as most:
+        out, counts = overloaded(spark, feed, tmp_path / "all", epochs, names)
+    assert set(pc.utf8_length(out.column("pad")).to_pylist()) == {8 + PAD}
+    assert multiset(out.drop_columns(["pad"])) == expected(epochs, names, "inner")
     assert max(count["shed"] for count in counts) > 0
     assert sum(count["put_aside"] for count in counts) == sum(count["replayed"] for count in counts)
+    aside = max(count["shed"] + count["queued"] for count in counts) * PAD
+    assert aside > OVERLOADED / 2, "more is put aside than the memory of a task"
+    above = most[0] - baseline
+    record_property("private_memory_above_baseline", above)
+    print(f"overload: {2 * above / OVERLOADED:.2f} of the share, {aside / 1e6:.1f} MB put aside")
+    assert above <= 1.25 * OVERLOADED / 2, f"{2 * above / OVERLOADED:.2f} × the share"

@@ -338,3 +338,24 @@ def test_parts_of_groups_in_the_cache_would_be_found(monkeypatch):
     for _ in range(5):
         join.rows(range(20))
     assert join.end().results != join.expected
+
+
+def test_merging_the_blocks_of_a_cache_takes_little_beside_it():
+    memory, wide = 4_000_000, 1000
+    rows = pa.table({"k": np.arange(10_000), "v": [f"{n:08d}" + "x" * wide for n in range(10_000)]})
+    method = Stages(Inlj(batch=100), Front(share=0.5, policy="decay", threshold=1))
+    join = Shard(ArrowTable(rows, ("k",)), method, memory=memory)
+    rng = np.random.default_rng(2)
+    default = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(default)
+    pa.set_memory_pool(pool)
+    try:
+        for some in np.split(rng.integers(0, 4000, 12_000), 60):
+            join.rows(some.tolist())
+            join.out = [batch.select(["k"]) for batch in join.out[-1:]]
+        assert join.logic.front.rows > 1500
+        assert len(join.logic.front._blocks) <= 16
+        assert pool.max_memory() <= memory
+    finally:
+        pa.set_memory_pool(default)
+    assert join.budget.peak <= memory

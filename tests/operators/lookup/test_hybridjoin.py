@@ -6,8 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.core.errors import BudgetError
 from penstock.operators.lookup import Front, HybridJoin, Inlj, MeshJoin, Stages
 from penstock.operators.lookup.hybridjoin import OldestFirstJoin
+from penstock.storage.tables.arrow import OpenArrowTable
 from tests.operators.lookup.cases import Shard, numbered, skewed
 
 UNIFORM = np.random.default_rng(1)
@@ -128,6 +130,24 @@ def test_f06_000_29_inlj_looks_up_every_row_one_by_one():
     join = Shard(numbered(40, 5), Stages(Inlj(batch=1)), "left").rows(keys)
     assert join.results == join.expected, "no row waits"
     assert join.logic.desk.stats.looked_up == join.logic.desk.stats.reads == 200
+
+
+def test_inlj_asks_for_fewer_keys_where_the_answer_would_not_fit():
+    join = Shard(numbered(100, 5, copies=3), Stages(Inlj(batch=80)), "left")
+    get, asked = join.logic.desk.table.get, []
+
+    class Refusing(OpenArrowTable):
+        def get(self, hashes, keys):
+            asked.append(hashes.size)
+            if hashes.size > 20:
+                raise BudgetError("too many")
+            return get(hashes, keys)
+
+    join.logic.desk.table.__class__ = Refusing
+    join.rows([*range(64), 7, 7, 300]).end()
+    assert join.results == join.expected
+    assert max(asked) > 20 > max(size for size in asked if size <= 20)
+    assert sum(size for size in asked if size <= 20) == 65, "each key is looked up once"
 
 
 def test_f06_inlj_looks_up_the_distinct_keys_of_a_batch():
