@@ -93,6 +93,19 @@ def test_in_each_epoch_rows_see_the_latest_version_of_a_page_table(spark, feed, 
     assert seen == [{1: "old", 2: "old", 3: None}, {1: "old", 2: "new", 3: "new"}]
 
 
+def test_a_table_that_is_broadcast_is_not_read_again_in_every_epoch(spark, feed, tmp_path):
+    epochs, names = streams(6, 200, 100, seed=9), master(100, seed=10)
+    table = pk.write_page_table(names, str(tmp_path / "table"), keys="k")
+    orders = feed("orders", epochs)
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="8 MB", shards=2)
+    source = flow.source(orders.stream(spark), time="t", progress=pk.bounded_delay(10), name="orders")
+    out = source.lookup(table, on="k", method="broadcast").to_memory()
+    query = flow.run()
+    assert multiset(out.table()) == expected(epochs, names, "inner")
+    reads = sum(epoch.operators["lookup0"].counts["reads"] for epoch in query.progress().epochs)
+    assert 1 <= reads <= 6 * table.open().partitions, "once by each worker, not by each of the twelve tasks"
+
+
 @dataclass(frozen=True)
 class SlowTable:
     """A table whose partitions take their time."""
@@ -155,7 +168,7 @@ def overloaded(spark, feed, folder, epochs: list[pa.Table], names: pa.Table) -> 
     return spark.read.parquet(str(folder / "out")).drop("epoch").toArrow(), counts
 
 
-PAD = 6_000
+PAD = 12_000
 OVERLOADED = 8_000_000
 
 
@@ -172,8 +185,7 @@ def test_under_overload_rows_are_put_aside_and_in_the_silence_after_it_all_come_
     assert max(count["shed"] for count in counts) > 0
     assert sum(count["put_aside"] for count in counts) == sum(count["replayed"] for count in counts)
     aside = max(count["shed"] + count["queued"] for count in counts) * PAD
-    assert aside > OVERLOADED / 2, "more is put aside than the memory of a task"
+    assert aside > OVERLOADED, "more is put aside than all tasks have memory"
     above = most[0] - baseline
     record_property("private_memory_above_baseline", above)
-    print(f"overload: {2 * above / OVERLOADED:.2f} of the share, {aside / 1e6:.1f} MB put aside")
     assert above <= 1.25 * OVERLOADED / 2, f"{2 * above / OVERLOADED:.2f} × the share"

@@ -146,5 +146,4 @@ def test_private_memory_stays_within_the_share_however_large_the_table(
     assert peak <= SHARE
     above = most[0] - baseline
     record_property("private_memory_above_baseline", above)
-    print(f"{kind} {method} {times} ×: {above / SHARE:.2f} of the share, {peak / SHARE:.2f} charged")
     assert above <= 1.25 * SHARE, f"{above / SHARE:.2f} × the share in a table of {times} × the memory"
