@@ -107,7 +107,7 @@ class Looking(Counted):
     data: Data = "synthetic"
     per_key: int = 1
     stretch: int = 1
-    """How many times as long as the source's the intervals of `data` local are."""
+    """How many times as long as the source's the intervals of `data` local are; there are as many fewer of them."""
     shrunk: bool = True
 
     @property
@@ -345,8 +345,9 @@ class Plan:
                 law = Zipf(self.law.skew.keys, seed=seed)
                 return ZipfStream(count, law, seed=seed).table()
             case "local":
-                count = self.what.stretch * self.rows // 2
-                return TemporalLocality(self.rows, self.what.per_key, count, seed=seed).stream.table()
+                whole = self.what.stretch * self.rows // 2
+                local = TemporalLocality(self.rows, self.what.per_key, whole, seed=seed)
+                return local.stream.table().slice(0, self.rows // 2)
             case _:
                 return ZipfStream(count, Zipf(self.rows, self.what.exponent, seed=seed), seed=seed).table()
 
