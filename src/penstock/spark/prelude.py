@@ -84,7 +84,7 @@ class Cap(NamedTuple):
     columns: Sequence[str]
 
     def of(self, partials: DataFrame) -> DataFrame:
-        """Those of a DataFrame."""
+        """Those of a DataFrame. In a query over a view of it Spark would not find what is observed of its rows."""
         numbered = partials.selectExpr("*", f"{_PLACE} AS __place")
         return numbered.where(self.where).selectExpr(*self.columns)
 
