@@ -49,7 +49,7 @@ def test_tumbling_windows_start_at_the_floor_below_zero_too():
 
 
 @given(cases())
-@examples(2.5)
+@examples(5.0)
 def test_window_join_equals_its_definition(case: Case):
     join = run(case)
     assert join.results == case.expected()
