@@ -147,7 +147,7 @@ def padded(rows: pa.Table) -> pa.Table:
 
 
 def overloaded(
-    spark, feed, folder, epochs: list[pa.Table], names: pa.Table, patience: float = 90
+    spark, feed, folder, epochs: list[pa.Table], names: pa.Table, patience: float = 300
 ) -> tuple[pa.Table, list[dict[str, int]]]:
     """Let rows come three times as fast as they can be answered, then none until all are; the results, and counts."""
     orders = feed(f"{folder.name}-orders", [padded(rows) for rows in epochs])
@@ -166,6 +166,8 @@ def overloaded(
         if rows >= max(1, arriving - 100) and counts[-1]["waiting"] + counts[-1]["queued"] + counts[-1]["shed"] == 0:
             break
         time.sleep(0.2)
+    else:
+        pytest.fail(f"rows still wait after {patience} s: {counts[-1:]}")
     query.stop()
     return spark.read.parquet(str(folder / "out")).drop("epoch").toArrow(), counts
 
@@ -174,7 +176,7 @@ PAD = 12_000
 OVERLOADED = 8_000_000
 
 
-@pytest.mark.parametrize("seconds", [5, pytest.param(60, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("seconds", [3, pytest.param(60, marks=pytest.mark.deep)])
 def test_under_overload_rows_are_put_aside_and_in_the_silence_after_it_all_come_out_once(
     spark, feed, tmp_path, record_property, seconds
 ):
@@ -182,7 +184,7 @@ def test_under_overload_rows_are_put_aside_and_in_the_silence_after_it_all_come_
     overloaded(spark, feed, tmp_path / "warm", streams(1, 20, 120, seed=8), names)
     baseline = max(private_memory().values())
     with watched() as most:
-        out, counts = overloaded(spark, feed, tmp_path / "all", epochs, names, patience=85 + 5 * seconds)
+        out, counts = overloaded(spark, feed, tmp_path / "all", epochs, names, patience=300 + 5 * seconds)
     assert set(pc.utf8_length(out.column("pad")).to_pylist()) == {8 + PAD}
     assert multiset(out.drop_columns(["pad"])) == expected(epochs, names, "inner")
     assert max(count["shed"] for count in counts) > 0
