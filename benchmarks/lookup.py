@@ -21,7 +21,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -144,7 +144,7 @@ def keep_server(results: dict[str, base.Result], data: Data) -> None:
 
     try:
         with server() as url:
-            load_postgres(data, url)
+            load_postgres((pq.read_table(path) for path in sorted((data.directory / "table").glob("*.parquet"))), url)
             keep(results, "postgres", by_postgres(data, Job(), url))
     except (PostgresMissingError, ImportError) as missing:
         print(f"  postgres: left out. {missing}", file=sys.stderr)
@@ -175,15 +175,19 @@ def write_table(data: Data, keys: np.ndarray, rng: np.random.Generator) -> None:
     folder.mkdir(parents=True)
     for place, start in enumerate(range(0, keys.size, 500_000)):
         part = keys[start : start + 500_000]
-        letters = rng.integers(97, 123, part.size * NOTE, np.uint8)
-        ends = np.arange(0, letters.size + 1, NOTE, np.int32)
-        notes = pa.Array.from_buffers(pa.string(), part.size, [None, pa.py_buffer(ends), pa.py_buffer(letters)])
-        rows = pa.table({"key": part, "since": part % 3650, "note": notes})
-        pq.write_table(rows, folder / f"{place:05d}.parquet", compression="none")
+        pq.write_table(master_rows(part, rng), folder / f"{place:05d}.parquet", compression="none")
     database = duckdb.connect(str(data.directory / "table.duckdb"))
     database.execute(f"CREATE TABLE master AS SELECT * FROM '{folder}/*.parquet'")
     database.execute("CREATE UNIQUE INDEX by_key ON master (key)")
     database.close()
+
+
+def master_rows(keys: np.ndarray, rng: np.random.Generator) -> pa.Table:
+    """A row of 120 bytes for each key."""
+    letters = rng.integers(97, 123, keys.size * NOTE, np.uint8)
+    ends = np.arange(0, letters.size + 1, NOTE, np.int32)
+    notes = pa.Array.from_buffers(pa.string(), keys.size, [None, pa.py_buffer(ends), pa.py_buffer(letters)])
+    return pa.table({"key": keys, "since": keys % 3650, "note": notes})
 
 
 def penstock(data: Data, job: Job, method: str = "auto") -> base.Result:
@@ -329,13 +333,13 @@ def on_the_driver(data: Data, job: Job, joined: Callable[[pa.Table], pa.Table]) 
         return base.timed(workload, query, out, workload.rows)
 
 
-def load_postgres(data: Data, url: str) -> None:
+def load_postgres(tables: Iterable[pa.Table], url: str) -> None:
+    """Rows into a table `master` with an index on their key."""
     import adbc_driver_postgresql.dbapi
 
-    files = sorted((data.directory / "table").glob("*.parquet"))
     with adbc_driver_postgresql.dbapi.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
-        for path in files:
-            cursor.adbc_ingest("master", pq.read_table(path), mode="create" if path == files[0] else "append")
+        for rows in tables:
+            cursor.adbc_ingest("master", rows, mode="create_append")
         cursor.execute("CREATE UNIQUE INDEX by_key ON master (key)")
         cursor.execute("ANALYZE master")
 

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import lookup
 from penstock.core.budget import Budget
 from penstock.core.master import MasterTable, TableSource
 from penstock.core.operator import State
@@ -42,7 +43,7 @@ STREAM = RowType(pa.schema({"key": pa.int64(), "n": pa.int64(), "t": pa.int64()}
 def main() -> dict[str, object]:
     """Measure all, print it beside what the planner has, and give it back as it is printed as JSON."""
     rng = np.random.default_rng(9)
-    rows = table(rng)
+    rows = lookup.master_rows(rng.permutation(ROWS), rng)
     reads: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="lookup-costs-") as folder:
         for name, source in stores(rows, Path(folder)):
@@ -57,13 +58,6 @@ def main() -> dict[str, object]:
     return whole
 
 
-def table(rng: np.random.Generator) -> pa.Table:
-    letters = rng.integers(97, 123, ROWS * 100, np.uint8)
-    ends = np.arange(0, letters.size + 1, 100, np.int32)
-    notes = pa.Array.from_buffers(pa.string(), ROWS, [None, pa.py_buffer(ends), pa.py_buffer(letters)])
-    return pa.table({"key": rng.permutation(ROWS), "since": np.arange(ROWS) % 3650, "note": notes})
-
-
 def stores(rows: pa.Table, folder: Path) -> Iterator[tuple[str, TableSource]]:
     """The rows in each kind of store that can be had here."""
     yield "arrow", ArrowTable(rows, ("key",))
@@ -75,13 +69,8 @@ def stores(rows: pa.Table, folder: Path) -> Iterator[tuple[str, TableSource]]:
     from tests.postgres import PostgresMissingError, server
 
     try:
-        import adbc_driver_postgresql.dbapi as postgres
-
         with server() as url:
-            with postgres.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
-                cursor.adbc_ingest("master", rows, mode="create")
-                cursor.execute("CREATE UNIQUE INDEX by_key ON master (key)")
-                cursor.execute("ANALYZE master")
+            lookup.load_postgres([rows], url)
             yield "sql", SqlTable(url, "master", ("key",))
     except (PostgresMissingError, ImportError) as missing:
         print(f"     sql: SQLite in place of PostgreSQL. {missing}")

@@ -63,7 +63,3 @@ def test_the_pilots_of_joins_and_windows_learn_their_loads():
     tell(steers_window, window, epoch(rows=(100,), lifted=(100, 40), results=20))
     assert steers_join._measured.load is not None
     assert steers_window._load is not None
-
-
-def test_an_operator_without_a_pilot_needs_not_be_told():
-    tell(None, node_of("join", "oa"), epoch())

@@ -10,6 +10,9 @@ from weakref import WeakSet
 
 from penstock.core.budget import Budget
 
+LEFT = 4
+"""What stays for the next task takes up to this part of a task's memory."""
+
 _EVERY: WeakSet[Kept[Any, Any]] = WeakSet()
 
 K = TypeVar("K", bound=Hashable)

@@ -72,12 +72,12 @@ class Flown:
     """The state that it left."""
 
 
-def tell(pilot: AnyPilot | None, node: OperatorNode, epoch: Flown) -> None:
-    """Let an operator's pilot, if it has one, know what an epoch showed."""
+def tell(pilot: AnyPilot, node: OperatorNode, epoch: Flown) -> None:
+    """Let an operator's pilot know what an epoch showed."""
     if isinstance(pilot, AggregatePilot):
         pilot.saw(epoch.before[0], epoch.after[0], epoch.lifted, epoch.results, epoch.pages)
     elif isinstance(pilot, LookupPilot):
         passed = stream_seconds(epoch.before[0], epoch.after[0], node.unit)
         pilot.saw(epoch.rows[0], passed, epoch.seconds, epoch.counts)
-    elif pilot is not None:
+    else:
         pilot.saw(epoch.before, epoch.after, (epoch.rows[0], epoch.rows[1]), epoch.pages)

@@ -53,7 +53,12 @@ class Curve(NamedTuple):
 
     def at(self, x: float) -> float:
         """The mean where x was measured."""
-        return float(self.mean[int(np.flatnonzero(np.isclose(self.x, x))[0])])
+        return self.interval(x)[0]
+
+    def interval(self, x: float) -> tuple[float, float]:
+        """The mean where x was measured, and its margin."""
+        place = int(np.flatnonzero(np.isclose(self.x, x))[0])
+        return float(self.mean[place]), float(self.margin[place])
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from penstock.lab import shapes
-from penstock.lab.experiments import Check, Curve, Experiment, Finding, OverTime, Series, Sweep, Table, Test
+from penstock.lab.experiments import Check, Experiment, Finding, OverTime, Series, Sweep, Table, Test
 from penstock.lab.lookups import (
     BACK_RATE,
     FRONT_RATE,
@@ -137,7 +137,7 @@ def clearly_ahead(series: str, other: str, measure: Measure, x: float) -> Test:
 
     def test(table: Table) -> Finding:
         curves = table.curve(series, measure), table.curve(other, measure)
-        (mine, margin), (theirs, their_margin) = (_at(curve, x) for curve in curves)
+        (mine, margin), (theirs, their_margin) = (curve.interval(x) for curve in curves)
         shown = {series: mine, other: theirs, "part": mine / theirs, "intervals": margin + their_margin}
         return Finding(mine - theirs > margin + their_margin, shown)
 
@@ -149,7 +149,7 @@ def clearly_best(series: str, measure: Measure, x: float) -> Test:
 
     def test(table: Table) -> Finding:
         curve = table.curve(series, measure)
-        mean, margin = _at(curve, x)
+        mean, margin = curve.interval(x)
         others = ~np.isclose(curve.x, x)
         place = float(curve.x[int(np.argmax(curve.mean))])
         shown = {"most at": place, "there": float(curve.mean.max()), f"at {x:g}": mean, "interval": margin}
@@ -684,12 +684,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         streams="Zipf stream of exponent 1, 1.12 GB of memory",
     ),
 )
-
-
-def _at(curve: Curve, x: float) -> tuple[float, float]:
-    """Mean and margin at x."""
-    place = int(np.flatnonzero(np.isclose(curve.x, x))[0])
-    return float(curve.mean[place]), float(curve.margin[place])
 
 
 def _beats(table: Table, series: str, x: float, other: float) -> Finding:

@@ -20,7 +20,7 @@ from pyarrow.fs import FileType
 from penstock.core.budget import Budget, BudgetPart
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, FlowError
-from penstock.core.kept import hand_over, kept_by
+from penstock.core.kept import LEFT, hand_over, kept_by
 from penstock.core.master import TableSource
 from penstock.core.meter import Tally
 from penstock.core.operator import Logic, Quiet, State
@@ -65,9 +65,6 @@ from penstock.storage.tables.reading import kind_of, read_table, settled
 
 _SMALLEST_SHARE = 1_000
 """Bytes a shard needs at least: a few rows of arrivals and one of output."""
-
-_LEFT = 4
-"""Tables, or parts of them, that stay in memory from one epoch to the next take up to this part of a shard's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,17 +455,18 @@ class _Epoch:
             report = self._operators[node.name]
             self._query._paces.saw(node.name, report.seconds, report.counts["reads"])
         after = tuple(self.bound(part) for part in node.inputs)
-        epoch = Flown(
-            before=self._query._ports[node],
-            after=after,
-            rows=tuple(arrived),
-            results=results.num_rows,
-            lifted=(tally.rows_lifted, tally.lifted),
-            seconds=clock.perf_counter() - begun,
-            counts=self._operators[node.name].counts,
-            pages=pages,
-        )
-        tell(pilot, node, epoch)
+        if pilot is not None:
+            epoch = Flown(
+                before=self._query._ports[node],
+                after=after,
+                rows=tuple(arrived),
+                results=results.num_rows,
+                lifted=(tally.rows_lifted, tally.lifted),
+                seconds=clock.perf_counter() - begun,
+                counts=self._operators[node.name].counts,
+                pages=pages,
+            )
+            tell(pilot, node, epoch)
         self._query._ports[node] = after
         if isinstance(node, JoinNode) and node.where:
             results = sql.where_pairs(results, node.where, node.sides)
@@ -478,7 +476,7 @@ class _Epoch:
         query = self._query
         if isinstance(node, LookupNode):
             payer = query._places[node][0].budget
-            hand_over(payer, payer.limit // _LEFT)
+            hand_over(payer, payer.limit // LEFT)
         parts = zip(query._places[node], query._states[node], strict=True)
         return [config.logic(node.types, place.store, place.budget, state, meter) for place, state in parts]
 

@@ -65,7 +65,6 @@ class LookupPilot:
         self._epochs = 0
         self.slower = 1.0
         """How many times as long as assumed reads take."""
-        self._skew_seen = False
         self.hit_share: float | None = None
         """The part of the rows that was answered from memory lately, if a cache was asked."""
         self.choice: LookupChoice | None = None
@@ -82,20 +81,19 @@ class LookupPilot:
         """How to run the next epoch; as the one before, as long as about the same is known."""
         known = (self.load.rows_per_second, self.load.epoch_seconds, self.load.exponent, self.slower)
         if self.choice is None or self._known is None or not np.allclose(known, self._known, rtol=_ABOUT, atol=_ABOUT):
-            self.choice = choose_lookup(self.load, self.reads, self._current, self._preference, self._labour)
+            self.choice = self._choose()
             self._known = known
         self._current = self.choice.method
         return self.choice
 
     def outlook(self) -> LookupChoice:
         """What was decided last, or what would be if the first epoch began now."""
-        given = self.load, self.reads, self._current, self._preference, self._labour
-        return self.choice or choose_lookup(*given)
+        return self.choice or self._choose()
 
     @property
     def keys(self) -> KeysAsked:
         """How unevenly keys are asked for as far as it is known, and what a cache would answer of them."""
-        return keys_asked(self.load, self.reads, self.outlook().method, self.hit_share, seen=self._skew_seen)
+        return keys_asked(self.load, self.reads, self.outlook().method, self.hit_share, seen=self._epochs > 0)
 
     def follow(self, method: PlannedLookup) -> None:
         """The next epoch was planned before, by this method: it is run again as it was."""
@@ -122,6 +120,9 @@ class LookupPilot:
         if self._epochs > 1:  # The first finds the table cold.
             self._speed(rows, task_seconds, counts)
 
+    def _choose(self) -> LookupChoice:
+        return choose_lookup(self.load, self.reads, self._current, self._preference, self._labour)
+
     def _pace(self, rows: float, seconds: float) -> None:
         if seconds > 0:
             rate = self._smooth(self.load.rows_per_second, rows / seconds)
@@ -142,7 +143,6 @@ class LookupPilot:
             seen = exponent_of_distinct(self.load.keys, rows / batches, counts["looked_up"] / batches)
         else:
             return
-        self._skew_seen = True
         self.load = replace(self.load, exponent=self._smooth(self.load.exponent, seen))
 
     def _speed(self, rows: int, seconds: float, counts: Mapping[str, int]) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import time as clock
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,6 +61,7 @@ from penstock.spark.branches import (
 )
 from penstock.spark.late import missed
 from penstock.spark.prelude import LATE, OVER, TOP, Cap, at_most, is_native, partials, partials_and_counts
+from penstock.spark.session import settings
 from penstock.spark.shard import Inlet, PortBounds, ShardTask, packed
 from penstock.spark.sinks import deliver
 from penstock.spark.tables import settled_on_spark
@@ -257,7 +258,8 @@ class Engine:
             ports[name] = tuple(work.bound(part) for part in node.inputs)
             self._arrived[name] = reports[name].rows_in, sum(record["bytes_in"] for record in records)
             self._tell(node, ports[name], records, states[name], reports[name])
-            self._pace(node, records)
+            if isinstance(node, LookupNode):
+                self._paces.saw(name, reports[name].phases["work"], reports[name].counts["reads"])
         tracks = plan.tracks
         if not plan.end:
             tracks = {
@@ -300,27 +302,23 @@ class Engine:
         states: Sequence[State],
         report: OperatorReport,
     ) -> None:
-        """Let an operator's pilot know what an epoch showed."""
+        """Let an operator's pilot know what an epoch showed, if it has one."""
+        pilot = self.pilots.get(node.name)
+        if pilot is None:
+            return
         rows, partials = (sum(numbers) for numbers in zip(*(record["lifted"] for record in records), strict=True))
         arrived = zip(*(record["rows_by_port"] for record in records), strict=True)
-        spent = (record["seconds"]["work"] + record["seconds"]["settle"] for record in records)
         epoch = Flown(
             before=self._ports(node),
             after=after,
             rows=tuple(map(sum, arrived)) if isinstance(node, JoinNode) else (report.rows_in,),
             results=report.rows_out,
             lifted=(rows, partials),
-            seconds=sum(spent),
+            seconds=report.phases["work"] + report.phases["settle"],
             counts=report.counts,
             pages=[page for state in states for page in state.pages],
         )
-        tell(self.pilots.get(node.name), node, epoch)
-
-    def _pace(self, node: OperatorNode, records: Sequence[Mapping[str, Any]]) -> None:
-        """See what a read takes a lookup."""
-        if isinstance(node, LookupNode):
-            reads = sum(record["counts"].get("reads", 0) for record in records)
-            self._paces.saw(node.name, sum(record["seconds"]["work"] for record in records), reads)
+        tell(pilot, node, epoch)
 
     def _ports(self, node: OperatorNode) -> tuple[Time, ...]:
         """The bounds of an operator's ports as the last epoch left them."""
@@ -412,16 +410,9 @@ class _EpochWork:
             )
         return config
 
-    @contextmanager
-    def _partitions(self, session: SparkSession) -> Iterator[None]:
+    def _partitions(self, session: SparkSession) -> AbstractContextManager[None]:
         """Aggregate natively into as many partitions as there are tasks to take them, not Spark's two hundred."""
-        name = "spark.sql.shuffle.partitions"
-        before = session.conf.get(name)
-        session.conf.set(name, str(self._engine.slots))
-        try:
-            yield
-        finally:
-            session.conf.set(name, str(before))
+        return settings(session, {"spark.sql.shuffle.partitions": str(self._engine.slots)})
 
     def _teller(self) -> AggregateNode | None:
         """The one operator of a flow that sees all rows of its one source and takes few partials of them.

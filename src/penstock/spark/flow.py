@@ -6,8 +6,8 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import fields
 from typing import Any
 
@@ -27,6 +27,7 @@ from penstock.flow.report import Report
 from penstock.flow.sinks import operators_needed
 from penstock.spark.branches import Schemas, select, where_pairs
 from penstock.spark.epoch import Engine
+from penstock.spark.session import file_system, settings
 from penstock.spark.tables import FrameTable, read_table_on_spark
 from penstock.spark.types import arrow_columns
 from penstock.storage.tables.reading import read_table
@@ -156,8 +157,6 @@ class SparkQuery:
         self._report = Report()
         self._query: StreamingQuery | None = None
         self._failure: BaseException | None = None
-        self._prepared = False
-        """Whether the query's own session, a copy of the user's, is set up: once is enough."""
 
     @property
     def streaming_query(self) -> StreamingQuery | None:
@@ -194,7 +193,8 @@ class SparkQuery:
         self._refuse_unfinished_end()
         writer = self._engine.stream().writeStream.foreachBatch(self._epoch)
         spark_checkpoint = f"{self._flow.checkpoint.rstrip('/')}/spark"
-        with _logs_without_programs(self._flow.spark, spark_checkpoint):
+        # The query's own session is a copy of the user's as it is now.
+        with settings(self._flow.spark, self._wanted | _logs_without_programs(self._flow.spark, spark_checkpoint)):
             self._query = writer.option("checkpointLocation", spark_checkpoint).trigger(**trigger).start()
 
     def _run(self, end: bool) -> None:
@@ -220,16 +220,17 @@ class SparkQuery:
             self._failure = failure
             raise
 
+    @property
+    def _wanted(self) -> dict[str, str]:
+        """The settings that epochs need."""
+        return {
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.execution.arrow.maxRecordsPerBatch": str(_BATCH_ROWS),
+            "spark.sql.execution.arrow.maxBytesPerBatch": str(self._engine.share // _BATCH_SHARE),
+        }
+
     def _one(self, batch: DataFrame | None, epoch: int, end: bool = False) -> None:
-        wanted = _wanted(self._flow.memory // self._engine.slots // _BATCH_SHARE)
-        if batch is None:
-            with _set(self._flow.spark, wanted):
-                report = self._engine.run(batch, epoch, end)
-        else:
-            if not self._prepared:
-                for name, value in wanted.items():
-                    batch.sparkSession.conf.set(name, value)
-                self._prepared = True
+        with settings(self._flow.spark, self._wanted) if batch is None else nullcontext():
             report = self._engine.run(batch, epoch, end)
         if report is not None:
             self._report = self._report.after(report)
@@ -247,42 +248,15 @@ class SparkQuery:
         return failure
 
 
-def _wanted(batch_bytes: int) -> dict[str, str]:
-    """The settings that epochs need."""
-    return {
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(_BATCH_ROWS),
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(batch_bytes),
-    }
-
-
-@contextmanager
-def _set(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Settings of a session, for a while."""
-    before = {name: session.conf.get(name, None) for name in wanted}
-    for name, value in wanted.items():
-        session.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                session.conf.unset(name)
-            else:
-                session.conf.set(name, value)
-
-
-def _logs_without_programs(session: SparkSession, checkpoint: str) -> AbstractContextManager[None]:
-    """Let a query that starts now keep Spark's own logs on a local disk without starting programs, if it may.
+def _logs_without_programs(session: SparkSession, checkpoint: str) -> dict[str, str]:
+    """The setting by which a query keeps Spark's own logs on a local disk without starting programs, if it may.
 
     What Spark writes them by, unless told, asks the system's `stat` and `chmod` wherever Hadoop's native library is
     missing, as in the Python package: 80 ms of each epoch. The other way also writes beside and renames.
     """
-    path = session._jvm.org.apache.hadoop.fs.Path(checkpoint)
-    local = path.getFileSystem(session._jsc.hadoopConfiguration()).getScheme() == "file"
-    if not local or session.conf.get(_LOG_WRITER, None) is not None:
-        return nullcontext()
-    return _set(session, {_LOG_WRITER: _BY_FILE_SYSTEM})
+    told = session.conf.get(_LOG_WRITER, None) is not None
+    local = file_system(session, checkpoint).getScheme() == "file"
+    return {_LOG_WRITER: _BY_FILE_SYSTEM} if local and not told else {}
 
 
 def _use_this_python(spark: SparkSession) -> None:

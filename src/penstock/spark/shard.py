@@ -25,7 +25,7 @@ from pyspark import TaskContext
 
 from penstock.core.budget import Budget
 from penstock.core.durations import TimeUnit
-from penstock.core.kept import hand_over
+from penstock.core.kept import LEFT, hand_over
 from penstock.core.meter import Tally
 from penstock.core.operator import Logic, Out, Quiet, State
 from penstock.core.pages import clip_page
@@ -60,9 +60,6 @@ _SMALL = 1 << 13
 
 _GATHERED = 32
 """or to this part of the share."""
-
-_LEFT = 4
-"""Tables, or parts of them, that stay in the process from one task to the next take up to this part of the share."""
 
 _LARGE_STATE = 16
 """From so many times the share on, state is in so many pages that sorting arrivals first costs less than it saves."""
@@ -145,7 +142,7 @@ class ShardTask:
     def _one(self, shard: int, arrivals: Callable[[State], Arrivals]) -> Iterator[pa.RecordBatch]:
         budget = _Trimmed(self.share)
         # What an earlier task has left here is paid for by this one, if that uses any such thing, or goes.
-        hand_over(budget, self.share // _LEFT if isinstance(self.config, LookupJoin) else 0)
+        hand_over(budget, self.share // LEFT if isinstance(self.config, LookupJoin) else 0)
         checkpoint = Checkpoint(self.checkpoint)
         elsewhere = self.config.elsewhere if isinstance(self.config, LookupJoin) else None
         store = FilePages(checkpoint.pages(self.operator), f"{self.epoch:08d}-{shard:05d}", elsewhere=elsewhere)

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
 from penstock.flow.sinks import ConsoleSink, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
+from penstock.spark.session import file_system
 from penstock.spark.types import arrow_columns
 
 
@@ -64,8 +65,7 @@ class _Folder:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._path = spark._jvm.org.apache.hadoop.fs.Path
-        configuration = spark._jsc.hadoopConfiguration()
-        self._files = self._path(path).getFileSystem(configuration)
+        self._files = file_system(spark, path)
 
     def delete(self, path: str) -> None:
         self._files.delete(self._path(path), True)

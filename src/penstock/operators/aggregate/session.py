@@ -32,7 +32,8 @@ class SessionAggregation(Aggregation):
     def __init__(self, given: Given) -> None:
         super().__init__(given)
         self._sessions: Sessions = given.config.window.on(given.config.unit)  # type: ignore[assignment]
-        self._tables = [given.partials(lane, place, given.pages) for place, lane in enumerate(self._entry.lanes)]
+        pages = given.pages
+        self._tables = [given.partials(lane, place, pages) for place, lane in enumerate(self._entry.lanes)]
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
         """The sessions of these rows alone; the main lane, which comes first, says where they start."""

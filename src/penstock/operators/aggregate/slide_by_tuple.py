@@ -41,8 +41,9 @@ class SlideByTupleAggregation(Aggregation):
         self._window: SlideByTuple = given.config.window  # type: ignore[assignment]
         self._windows: TupleSlides = self._window.on(given.config.unit)
         self._told_where = not given.state.pages
-        self._tables = [given.partials(lane, place, given.pages) for place, lane in enumerate(self._entry.lanes)]
-        self._counts = given.partials(counting(given.config.by, (), self._rows), _COUNTS, given.pages)
+        pages = given.pages
+        self._tables = [given.partials(lane, place, pages) for place, lane in enumerate(self._entry.lanes)]
+        self._counts = given.partials(counting(given.config.by, (), self._rows), _COUNTS, pages)
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
         """A bin for every time of a group, with how many of its rows slide the window if their numbers tell."""

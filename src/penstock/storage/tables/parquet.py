@@ -22,7 +22,7 @@ from pyarrow import fs
 
 from penstock.core.budget import Budget, ample, show_bytes
 from penstock.core.errors import BudgetError, ConfigError, TableError
-from penstock.core.kept import Kept
+from penstock.core.kept import LEFT, Kept
 from penstock.core.master import Changes, TableSize, master_schema
 from penstock.core.rows import Hashes, Indices, concat, hashes_of
 from penstock.storage.files import find_folder
@@ -47,9 +47,6 @@ _PIECE = 32
 
 _SAMPLE = 256
 """Rows whose width is taken for that of a file's."""
-
-_KEPT = 4
-"""Row groups that stay in memory take up to this part of that of the task that reads."""
 
 _OPEN = 64
 """Files that stay open."""
@@ -312,7 +309,7 @@ class _Groups:
 
     def take(self, number: int, group: int, rows: Indices, budget: Budget) -> pa.RecordBatch:
         """Some rows of a row group, which ascend."""
-        self._kept.settle(budget, min(self._source.cache_bytes, budget.limit // _KEPT))
+        self._kept.settle(budget, min(self._source.cache_bytes, budget.limit // LEFT))
         parts, first = [], 0
         for batch in self._kept.get((number, group)) or self._batches(number, group, budget):
             here = rows[rows.searchsorted(first) : rows.searchsorted(first + batch.num_rows)]

@@ -1,0 +1,31 @@
+"""What penstock asks of a Spark session beside DataFrames: settings for a while, and the file system of a path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+@contextmanager
+def settings(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Settings of a session, for a while."""
+    before = {name: session.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, value)
+
+
+def file_system(session: SparkSession, path: str) -> Any:
+    """Hadoop's file system of a path, as Spark itself would find it."""
+    place = session._jvm.org.apache.hadoop.fs.Path(path)
+    return place.getFileSystem(session._jsc.hadoopConfiguration())
