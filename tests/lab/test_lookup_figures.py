@@ -9,13 +9,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from penstock.kernels.hashing import hash_keys
 from penstock.lab import lookup_figures as figures
 from penstock.lab import lookups
 from penstock.lab.catalog import EXPERIMENTS, find
 from penstock.lab.experiments import Curve, Experiment, Table
-from penstock.lab.lookup_simulation import simulate_lookup
+from penstock.lab.lookup_simulation import LookupSimulation, simulate_lookup
 from penstock.lab.lookups import GAIN, HIT, IDEAL, MODEL, PER_READ, RATE, WALL, Growing, Looking, Overloaded, Sharing
 from penstock.lab.run import Lab
+from penstock.operators.lookup import Shedding
+from penstock.storage.simulated import DiskModel
 
 pytestmark = pytest.mark.slow
 
@@ -54,8 +57,8 @@ def out(tmp_path_factory):
 
 class TestRecords:
     def test_f35_every_figure_of_the_table_has_its_experiment(self):
-        numbers = ["5a", "5b", "5c", "5d", "5e", "5f", "5g", "6", "7", "8", "9a", "9b", "9c", "9d", "9e", "9f"]
-        assert [each.id for each in FIGURES] == [f"lookup-{number}" for number in numbers]
+        five, nine = [f"5{part}" for part in "abcdefg"], ["9a", "9a-low", "9b", "9c", "9d", "9e", "9f"]
+        assert [each.id for each in FIGURES] == [f"lookup-{number}" for number in (*five, "6", "7", "8", *nine)]
 
     @pytest.mark.parametrize("experiment", FIGURES, ids=lambda each: each.id)
     def test_f35_each_gives_numbers_a_picture_and_a_verdict(self, experiment, out, monkeypatch):
@@ -85,7 +88,7 @@ class TestRecords:
         assert WALL in experiment.measures
 
     def test_they_are_found_by_figure_and_source(self):
-        assert [each.id for each in find("lookup-9")] == [f"lookup-9{part}" for part in "abcdef"]
+        assert [each.id[7:] for each in find("lookup-9")] == ["9a", "9a-low", "9b", "9c", "9d", "9e", "9f"]
         assert find("lookup") == FIGURES
         assert find("fig-lookup-5d") == (EXPERIMENTS["lookup-5d"],)
 
@@ -147,6 +150,42 @@ class TestRuns:
         )
         assert considering > 1.5 * keep
         assert keep == pytest.approx(none, rel=0.15)
+
+    def test_f22_to_put_rows_aside_takes_time_on_a_disk_and_less_over_a_network(self):
+        paid = [
+            point(Overloaded("hybrid", cache=0.15, partition=4e6, load=4, to=to), TINY)
+            for to in (None, "network", "disk")
+        ]
+        free, network, disk = (each[RATE.name] for each in paid)
+        assert free > network > disk
+        assert len({each[PER_READ.name] for each in paid}) == 1, "the join does the same"
+
+    def test_each_access_to_rows_put_aside_takes_a_positioning_and_their_bytes(self):
+        plan = Overloaded("hybrid", partition=4e6).plan(TINY)
+        store = DiskModel(latency=0.5, seek=0.5, bandwidth=2000, block_bytes=20)
+        join = replace(plan.join(), quota=1, shed=Shedding("keep"))
+        stream, machine = plan.stream(0, 60_000), plan.machine
+        runs = [simulate_lookup(join, stream, each, 6_000) for each in (machine, replace(machine, aside=store))]
+        free, paid = (run.path.busy for run in runs)
+        simulation = LookupSimulation(join, machine)
+        accesses, rows, before = 0, 0, (0, 0)
+        for first in range(0, 60_000, 6_000):
+            simulation.feed(stream.slice(first, 6_000), 6_000)
+            tally = simulation._logic.tally()
+            after = tally.put_aside, tally.replayed
+            accesses += sum(now > then for now, then in zip(after, before, strict=True))
+            rows, before = sum(after), after
+        assert rows > 0
+        assert paid[-1] - free[-1] == pytest.approx(accesses + rows * 20 / 2000)
+
+    def test_frequent_keys_that_lie_together_are_in_the_first_partitions(self):
+        plan = Overloaded("hybrid", partition=1e6, placement="local").plan(SMALL)
+        keys = plan.stream(0, 100_000).column("key").combine_chunks()
+        table = plan.join().table.open()
+        partition = table.partition_of(hash_keys([keys]), [keys])
+        share = plan.law.skew.share(plan.setting.partition_rows)
+        assert (partition == 0).mean() == pytest.approx(share, abs=0.01)
+        assert np.all(np.diff([(partition == part).sum() for part in range(3)]) < 0)
 
     def test_f24_both_clocks_tell_of_the_same_rows(self, monkeypatch):
         """How fast this machine is, nobody knows: only that its clock was read for the rows that the other counts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 
 from penstock.core.errors import ConfigError
@@ -17,6 +18,9 @@ HEADINGS = {
 
 EXPERIMENTS = {each.id: each for some in HEADINGS.values() for each in some}
 """By id."""
+
+_PART = re.compile(r"[a-g](-\w+)?$")
+"""What an id has behind the figure's number: a letter, perhaps a variant."""
 
 
 def find(name: str) -> tuple[Experiment, ...]:
@@ -42,7 +46,7 @@ def find(name: str) -> tuple[Experiment, ...]:
 
 def _names(experiment: Experiment) -> tuple[str, ...]:
     """What it is found by besides its own id: its chapter, the figure it is a part of, its source."""
-    return experiment.chapter, experiment.id.rstrip("abcdefg"), experiment.id.partition("-")[0]
+    return experiment.chapter, _PART.sub("", experiment.id), experiment.id.partition("-")[0]
 
 
 def _unknown(name: str, plain: str) -> ConfigError:

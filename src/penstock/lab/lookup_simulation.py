@@ -38,12 +38,18 @@ _AMPLE = 1 << 50
 
 @dataclass(frozen=True, slots=True)
 class LookupMachine:
-    """What work takes: a disk, what each request takes besides, a CPU, and how many bytes a master row counts."""
+    """What work takes: a disk, what each request takes besides, a CPU, and how many bytes a master row counts.
+
+    Rows of `aside_bytes` each that are put aside are written to `aside`, and read again from there; without one that
+    takes nothing.
+    """
 
     disk: DiskModel
     operations: Operations
     row_bytes: int
     request: float = 0.0
+    aside: DiskModel | None = None
+    aside_bytes: int = 20
 
 
 class LookupPath(NamedTuple):
@@ -139,6 +145,7 @@ class LookupSimulation:
         self._store = MemoryPages(Budget(_AMPLE))
         self._logic = self._begin(State())
         self._charged = 0.0
+        self._aside = (0, 0)
         self._before = (0, 0, 0)
         self._results = 0
         self._first = 0
@@ -163,6 +170,7 @@ class LookupSimulation:
             if self._config.quota is not None:
                 self._logic.grant(self._config.quota)
             self._take(self._logic.rows(0, some))
+            self._charge_aside()
             self._wall = time.perf_counter() - started
             self._path.append((*self._done(), self._wall))
 
@@ -170,6 +178,7 @@ class LookupSimulation:
         """The table has another version: go on with it, in the state that a new epoch would have."""
         self._before = self._done()[:3]
         self._charged = 0.0
+        self._aside = (0, 0)
         self._results = 0
         self._logic = self._begin(self._logic.state())
 
@@ -217,3 +226,14 @@ class LookupSimulation:
         total = rows + self._results * cpu.output + scanned * tried
         self._clock.work(total - self._charged)
         self._charged = total
+
+    def _charge_aside(self) -> None:
+        """What went to the place for rows that are put aside, and what came back, in one access each."""
+        tally, store = self._logic.tally(), self._machine.aside
+        moved = tally.put_aside, tally.replayed
+        if store is not None:
+            for now, before in zip(moved, self._aside, strict=True):
+                if now > before:
+                    blocks = store.blocks((now - before) * self._machine.aside_bytes)
+                    self._clock.transfer(store.seconds(1, blocks))
+        self._aside = moved

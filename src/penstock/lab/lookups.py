@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.master import TableSource
+from penstock.kernels.hashing import hash_keys
 from penstock.lab.feeding import Counted, totals
 from penstock.lab.lookup_simulation import LookupMachine, LookupRecording, LookupSimulation, simulate_lookup
 from penstock.lab.measures import Measure, Point
@@ -42,7 +43,7 @@ from penstock.storage.simulated import DiskModel
 from penstock.storage.tables import ArrowTable
 from penstock.storage.tables.build import build_page_table
 from penstock.workloads.lookup import STREAM, LonLike, MasterRows, TemporalLocality, TpchLike, ZipfStream
-from penstock.workloads.zipf import Zipf
+from penstock.workloads.zipf import Placement, Zipf
 
 PER_READ = Measure("per_read", "tuples finished per partition read", "tuples")
 RATE = Measure("rate", "service rate, virtual clock", "tuples/s")
@@ -57,6 +58,12 @@ GAIN = Measure("gain", "gain by the I/O model", "times")
 
 Family = Literal["mesh", "hybrid", "inlj"]
 Data = Literal["synthetic", "tpch", "even orders", "lon", "local"]
+
+Aside = Literal["disk", "network"]
+"""Where rows that are put aside go: to the disk that the table is on, or over a network of a gigabit a second."""
+
+NETWORK = DiskModel(latency=1e-4, seek=0.0, bandwidth=125e6)
+"""No arm to move, and more bytes a second than the disk has."""
 
 REQUEST = 0.001
 """What a database takes for each request, in seconds."""
@@ -105,6 +112,8 @@ class Looking(Counted):
     threshold: int = 10
     adaptive: bool = True
     data: Data = "synthetic"
+    placement: Placement = "random"
+    """Where frequent keys lie in the table, if `data` is synthetic."""
     per_key: int = 1
     stretch: int = 1
     """How many times as long as the source's the intervals of `data` local are; there are as many fewer of them."""
@@ -170,6 +179,8 @@ class Overloaded(Looking):
     load: float = 2.0
     policy: Shed = "considering"
     position: float = 0.15
+    to: Aside | None = None
+    """Where rows that are put aside go; if not given, that takes nothing."""
     settling: int = 2
     """How often the table is gone over before anything counts."""
 
@@ -181,12 +192,15 @@ class Overloaded(Looking):
         warm = self.settling * partitions + 3 * plan.slots // max(1, round(arrive * (1 - plan.ideal)))
         stream = plan.stream(seed, arrive * (warm + 3 * partitions))
         shed = Shedding(self.policy, self.position)
-        done = simulate_lookup(replace(plan.join(), quota=1, shed=shed), stream, plan.machine, arrive).since(warm)
+        machine = plan.machine if self.to is None else plan.machine_with(self.to)
+        done = simulate_lookup(replace(plan.join(), quota=1, shed=shed), stream, machine, arrive).since(warm)
         measured = {PER_READ: done.per_read / scale, RATE: done.rate / plan.factor, HIT: done.hit_share}
         return totals({**measured, WALL: done.wall_rate})
 
     def __str__(self) -> str:
-        return f"{self.family} (cache {self.cache:g}), {self.policy} at {self.position:g}, load {self.load:g}"
+        where = "" if self.to is None else f" to {self.to}"
+        what = f"{self.family} (cache {self.cache:g}), frequent keys {self.placement}, {self.policy}{where}"
+        return f"{what} at {self.position:g}, load {self.load:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +312,9 @@ class Plan:
     @property
     def disk(self) -> DiskModel:
         """Bytes are scaled, times are as they are."""
-        whole = DiskModel()
+        return self._shrunk(DiskModel())
+
+    def _shrunk(self, whole: DiskModel) -> DiskModel:
         size = max(1, round(whole.block_bytes * self.factor))
         return replace(whole, bandwidth=whole.bandwidth * self.factor, block_bytes=size)
 
@@ -311,6 +327,11 @@ class Plan:
     def machine(self) -> LookupMachine:
         """What the join runs on."""
         return LookupMachine(self.disk, self.operations, self.law.table_row, REQUEST)
+
+    def machine_with(self, aside: Aside) -> LookupMachine:
+        """The same, and what it takes to put rows aside and to take them again."""
+        store = self.disk if aside == "disk" else self._shrunk(NETWORK)
+        return replace(self.machine, aside=store, aside_bytes=self.law.stream_row)
 
     @property
     def method(self) -> Stages:
@@ -349,7 +370,9 @@ class Plan:
                 local = TemporalLocality(self.rows, self.what.per_key, whole, seed=seed)
                 return local.stream.table().slice(0, self.rows // 2)
             case _:
-                return ZipfStream(count, Zipf(self.rows, self.what.exponent, seed=seed), seed=seed).table()
+                law = Zipf(self.rows, self.what.exponent, self.what.placement, seed=seed)
+                stream = ZipfStream(count, law, seed=seed).table()
+                return _in_order_of_hashes(stream, self.rows) if self.what.placement == "local" else stream
 
     def batch(self, stream: pa.Table) -> int:
         """How many rows are handed over at a time."""
@@ -405,6 +428,12 @@ def _table(data: Data, rows: int, per_key: int, partition_rows: int) -> ArrowTab
     if data == "local":
         return ArrowTable(TemporalLocality(rows, per_key).master.table(), ("key",), partition_rows)
     return ArrowTable(MasterRows(rows).table(), ("key",), partition_rows)
+
+
+def _in_order_of_hashes(stream: pa.Table, keys: int) -> pa.Table:
+    """For the i-th key the one with the i-th hash: a table's partitions are in that order."""
+    order = np.argsort(hash_keys([pa.array(np.arange(keys))]))
+    return stream.set_column(1, STREAM.field("key"), pa.array(order[stream.column("key").to_numpy()]))
 
 
 def _asking(plan: Plan, seed: int) -> pa.Table:
