@@ -59,6 +59,11 @@ class FilePages:
         self._bytes_written = 0
 
     @property
+    def local(self) -> bool:
+        """Whether pages are mapped, and take no private memory."""
+        return self._local
+
+    @property
     def bytes_written(self) -> int:
         """Bytes of the pages put here."""
         return self._bytes_written + sum(other.bytes_written for other in self._others.values())
@@ -149,8 +154,8 @@ class FilePages:
     def _check(self, path: str, name: str, content: pa.Buffer) -> None:
         if self._local and _unchanged(path):
             return
-        size, checksum = name.removesuffix(".arrow").split("-")[-2:]
-        if content.size != int(size):
+        size, checksum = page_size(name), name.removesuffix(".arrow").rpartition("-")[2]
+        if content.size != size:
             raise self._errors.corrupt(path, f"it has {content.size} bytes, {size} were written")
         if zlib.crc32(content) != int(checksum, 16):
             raise self._errors.corrupt(path, "its checksum differs")
@@ -179,6 +184,15 @@ def split_name(name: str) -> tuple[str, str]:
     return folder, rest
 
 
+def page_size(name: str) -> int:
+    """How many bytes the file of a page has.
+
+    >>> page_size("page-0123456789ab-512-0badc0de.arrow")
+    512
+    """
+    return int(name.split("-")[-2])
+
+
 def open_folder(uri: str) -> tuple[fs.FileSystem, str]:
     """The file system and path of a folder given as a path or URI, made if it is not there.
 
@@ -202,6 +216,15 @@ def find_folder(uri: str) -> tuple[fs.FileSystem, str]:
         uri = uri.replace(alias, scheme, 1) if uri.startswith(alias) else uri
     files, path = fs.FileSystem.from_uri(uri)
     return files, path.rstrip("/")
+
+
+def is_local(uri: str) -> bool:
+    """Whether a folder is on this machine, so that its files can be mapped.
+
+    >>> is_local("/nowhere/at/all")
+    True
+    """
+    return isinstance(find_folder(uri)[0], fs.LocalFileSystem)
 
 
 def _remember(path: str) -> None:

@@ -13,7 +13,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import fs
 
+from penstock.core.budget import Budget
+from penstock.core.errors import BudgetError
+from penstock.core.kept import kept_by
 from penstock.core.master import TableSource
 from penstock.core.rows import HASH, hashes_of
 from penstock.kernels.hashing import hash_keys
@@ -243,3 +247,57 @@ def test_a_scan_is_a_view_of_the_file(tmp_path):
     batches = [table.scan(number) for number in range(table.partitions)]
     assert pa.total_allocated_bytes() == before
     assert sum(batch.num_rows for batch in batches) == 10_000
+
+
+class Far:
+    """The file systems of pyarrow, none of which is local as far as anybody can see."""
+
+    @staticmethod
+    def from_uri(uri: str) -> tuple[fs.FileSystem, str]:
+        return fs.SubTreeFileSystem("/", fs.LocalFileSystem()), uri.removeprefix("/")
+
+
+@pytest.fixture
+def far(monkeypatch):
+    monkeypatch.setattr(fs, "FileSystem", Far)
+
+
+class TestFarTables:
+    def test_they_are_read_like_others_whatever_stays_of_them(self, far, tmp_path):
+        model = {key: [f"{key}"] for key in range(30)}
+        table = build_page_table(str(tmp_path), [rows([(k, v) for k, [v] in model.items()])], ["k"], partition_rows=5)
+        for limit in (100_000, 5_000):
+            check(table.open().within(Budget(limit)), model)
+
+    def test_a_file_has_a_partition_or_two_unless_told(self, far, tmp_path):
+        many = rows([(key, "x" * 100) for key in range(1000)])
+        table = build_page_table(str(tmp_path), [many], ["k"], partition="10 kB")
+        assert table.layout.page_bytes == 10_000
+        listed = table.open().listed.column("page")
+        assert len(listed) / 2 <= len(listed.unique()) > 3
+
+    def test_a_task_pays_for_what_stays_of_them_and_that_is_a_quarter_of_its_memory_at_most(self, far, tmp_path):
+        many = rows([(key, "x" * 100) for key in range(1000)])
+        table = build_page_table(str(tmp_path), [many], ["k"], partition="5 kB").open()
+        first, next_ = Budget(200_000), Budget(100_000)
+        for budget, task in ((first, table.within(first)), (next_, table.within(next_))):
+            for _ in range(2):
+                for number in range(task.partitions):
+                    task.scan(number)
+            assert 0.5 * budget.limit / 4 < kept_by(budget) == budget.held <= budget.limit / 4
+        assert first.held == 0
+
+    def test_what_stays_is_not_fetched_again_by_another_version_either(self, far, tmp_path):
+        table = build_page_table(str(tmp_path), [rows([(key, "x") for key in range(100)])], ["k"], partition=500)
+        budget = Budget(1_000_000)
+        for number in range(table.open().partitions):
+            table.open().within(budget).scan(number)
+        table.append(rows([(1000, "new")]))
+        after = table.open().within(budget)
+        fetched = [name for name in after._names if after._fetched.get(name) is not None]
+        assert len(fetched) == len(after._names) - 1 > 1
+
+    def test_a_page_that_does_not_fit_at_all_is_refused(self, far, tmp_path):
+        table = build_page_table(str(tmp_path), [rows([(key, "x" * 100) for key in range(1000)])], ["k"], page="1 MB")
+        with pytest.raises(BudgetError, match="a page that is fetched needs"):
+            table.open().within(Budget(50_000)).scan(0)

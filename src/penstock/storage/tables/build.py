@@ -31,6 +31,7 @@ from penstock.core.errors import ConfigError
 from penstock.core.master import master_schema
 from penstock.core.rows import RESERVED, Indices, concat
 from penstock.kernels.equal import same
+from penstock.storage.files import is_local
 from penstock.storage.tables.edit import next_version
 from penstock.storage.tables.manifest import Layout, Manifest, Versions
 from penstock.storage.tables.pages import PageTable
@@ -42,6 +43,9 @@ _FAN = 64
 
 _COPIES = 5
 """A range that is sorted takes up to so many times its size."""
+
+_PAGE = 32 << 20
+"""Bytes of a file that is mapped."""
 
 _SAMPLE = 64
 """Keys taken from each batch to find ranges of about the same size."""
@@ -56,14 +60,15 @@ def build_page_table(
     by: By = "hash",
     partition: str | int = "1 MB",
     partition_rows: int | None = None,
-    page: str | int = "32 MB",
+    page: str | int | None = None,
     memory: str | int = "256 MB",
 ) -> PageTable:
     """Write rows as a page table into a folder; a table that is there becomes the new one in its next version.
 
     Rows are cut into partitions of one to two times `partition` bytes (or `partition_rows` rows), which joins read at
     once, by ranges of the hash of their key, or of one key if ``by="range"``. About `page` bytes make a file, which is
-    checked as a whole when a process first reads of it. Rows beyond `memory` are sorted on disk. Rows with a null key
+    checked as a whole when a process first reads of it: 32 MB if not given, or `partition` on a file system that is not
+    local, from which files are fetched whole. Rows beyond `memory` are sorted on disk. Rows with a null key
     are counted, not stored.
 
     >>> import tempfile
@@ -106,7 +111,7 @@ class PageBuild:
         by: By = "hash",
         partition: str | int = "1 MB",
         partition_rows: int | None = None,
-        page: str | int = "32 MB",
+        page: str | int | None = None,
     ) -> PageBuild:
         """Check what is asked for; nothing is written yet."""
         plain = pa.schema([pa.field(entry.name, entry.type) for entry in columns])
@@ -114,8 +119,10 @@ class PageBuild:
         check_order(by, keys, plain)
         if partition_rows is not None and partition_rows < 1:
             raise ConfigError(f"partition_rows={partition_rows} leaves no room for a row. Use at least 1.")
-        sizes = parse_bytes(partition, "partition"), partition_rows, parse_bytes(page, "page")
-        layout = Layout(plain, tuple(keys), by, *sizes)
+        partition_bytes = parse_bytes(partition, "partition")
+        usual = _PAGE if is_local(uri) else partition_bytes
+        page_bytes = usual if page is None else parse_bytes(page, "page")
+        layout = Layout(plain, tuple(keys), by, partition_bytes, partition_rows, page_bytes)
         there = Versions(uri).numbers()
         if there:
             _check_same(uri, Versions(uri).read().layout, layout)

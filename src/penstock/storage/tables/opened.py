@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from copy import copy
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.budget import Budget, ample
+from penstock.core.kept import LEFT, Kept
 from penstock.core.master import Changes, TableSize, master_schema
 from penstock.core.rows import HASH, Hashes, Indices, concat, hashes_of
 from penstock.kernels.bisect import run_lengths, runs_within, spread
 from penstock.kernels.distinct import run_starts
+from penstock.storage.files import page_size
 from penstock.storage.tables.manifest import Manifest, Versions
 from penstock.storage.tables.partitions import distinct_keys
 from penstock.storage.tables.ranges import order_values, route_over
@@ -21,7 +25,11 @@ _KEPT_OPEN = 4
 
 
 class OpenPageTable:
-    """One version of a page table. Pages are mapped, and checked, when they are first read."""
+    """One version of a page table.
+
+    Local pages are mapped, and checked, when they are first read. Others are fetched, and stay as long as the task that
+    reads can pay for them: a quarter of its memory at most.
+    """
 
     def __init__(self, uri: str, manifest: Manifest, before: OpenPageTable | None = None) -> None:
         self._versions = Versions(uri)
@@ -40,8 +48,18 @@ class OpenPageTable:
         self.null_keys = manifest.null_keys
         """Rows that are not here because their key is null."""
         self._list(self._store.get(manifest.partitions))
-        known: dict[str, pa.RecordBatch] = {} if before is None else before._pages
-        self._pages: dict[str, pa.RecordBatch] = {name: known[name] for name in self._names if name in known}
+        known: dict[str, pa.RecordBatch] = {} if before is None else before._mapped
+        self._mapped: dict[str, pa.RecordBatch] = {name: known[name] for name in self._names if name in known}
+        self._fetched: Kept[str, pa.RecordBatch] = Kept() if before is None else before._fetched
+        self._budget = ample()
+
+    def within(self, budget: Budget) -> OpenPageTable:
+        """The same table, with what is fetched of it, and what stays of that, charged to `budget`."""
+        if self._store.local:
+            return self
+        charged = copy(self)
+        charged._budget = budget
+        return charged
 
     @property
     def partitions(self) -> int:
@@ -57,6 +75,7 @@ class OpenPageTable:
         place, hashes = self.place(hashes, keys)[order], hashes[order]
         for which, page in self._by_page(place):
             _, count = self._runs(page, hashes[which], place[which])
+            del page  # Before the next is fetched.
             found[order[which]] = np.where(count > 0, self._number[place[which]], -1)
         return found
 
@@ -77,7 +96,8 @@ class OpenPageTable:
         found = []
         for which, page in self._by_page(place):
             first, count = self._runs(page, hashes[which], place[which])
-            found.append(self._page(page).take(pa.array(spread(first, count))))
+            found.append(page.take(pa.array(spread(first, count))))
+            del page  # Before the next is fetched.
         rows = concat(found, master_schema(self.columns))
         held = hashes_of(rows)
         if np.all(held[1:] >= held[:-1]):
@@ -124,16 +144,18 @@ class OpenPageTable:
         fresh = np.concatenate([[True], (hashes[1:] != hashes[:-1]) | (place[1:] != place[:-1])])
         return hashes[fresh], place[fresh]
 
-    def _by_page(self, place: Indices) -> list[tuple[Indices, int]]:
-        """Which of some places are on which page."""
+    def _by_page(self, place: Indices) -> Iterator[tuple[Indices, pa.RecordBatch]]:
+        """Which of some places are on which page, page by page."""
         pages = self._page_of[place]
         order = np.argsort(pages, kind="stable")
         starts = run_starts(pages[order])
-        return [(some, int(pages[some[0]])) for some in np.split(order, starts[1:]) if some.size]
+        for some in np.split(order, starts[1:]):
+            if some.size:
+                yield some, self._page(int(pages[some[0]]))
 
-    def _runs(self, page: int, hashes: Hashes, place: Indices) -> tuple[Indices, Indices]:
+    def _runs(self, page: pa.RecordBatch, hashes: Hashes, place: Indices) -> tuple[Indices, Indices]:
         """Where the rows of each hash are on a page, and how many."""
-        held = hashes_of(self._page(page))
+        held = hashes_of(page)
         if self._layout.by == "hash":
             # The partitions on a page follow each other by hash, so a page is sorted as a whole.
             return run_lengths(held, hashes, held.searchsorted(hashes), self._end[place])
@@ -141,9 +163,22 @@ class OpenPageTable:
 
     def _page(self, page: int) -> pa.RecordBatch:
         name = self._names[page]
-        if name not in self._pages:
-            self._pages[name] = self._store.get(name)
-        return self._pages[name]
+        if self._store.local:
+            if name not in self._mapped:
+                self._mapped[name] = self._store.get(name)
+            return self._mapped[name]
+        self._fetched.settle(self._budget, self._budget.limit // LEFT)
+        rows = self._fetched.get(name)
+        return self._fetch(name) if rows is None else rows
+
+    def _fetch(self, name: str) -> pa.RecordBatch:
+        size = page_size(name)
+        fits = self._fetched.clear_for(size)
+        with self._budget.hold(size, "a page that is fetched"):
+            rows = self._store.get(name)
+        if fits:
+            self._fetched.put(name, rows, size)
+        return rows
 
 
 _OPEN: OrderedDict[tuple[str, str], OpenPageTable] = OrderedDict()

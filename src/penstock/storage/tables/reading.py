@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pyarrow as pa
-from pyarrow import fs
 
 from penstock.core.errors import ConfigError
 from penstock.core.master import TableSource
-from penstock.storage.files import find_folder
+from penstock.storage.files import is_local
 from penstock.storage.tables.arrow import ArrowTable
 from penstock.storage.tables.build import build_page_table
 from penstock.storage.tables.manifest import Versions
@@ -43,7 +42,7 @@ def kind_of(table: TableSource) -> Literal["arrow", "pages", "parquet", "sql", "
     """
     if isinstance(table, PageTable | ParquetTable):
         place = table.uri if isinstance(table, PageTable) else table.path
-        if not isinstance(find_folder(place)[0], fs.LocalFileSystem):
+        if not is_local(place):
             return "remote"
         return "pages" if isinstance(table, PageTable) else "parquet"
     return "arrow" if isinstance(table, ArrowTable) else "sql"
