@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 import penstock as pk
+from penstock.flow.report import EpochReport
 from penstock.operators.lookup import HybridJoin, Stages
 from penstock.storage.tables.arrow import ArrowTable, OpenArrowTable
 from tests.oracle import lookup as oracle
@@ -158,11 +159,12 @@ def overloaded(
     found = source.lookup(table, on="k", method=method, freshness="latest", shed=pk.Shedding("considering"))
     found.to_parquet(str(folder / "out"))
     query = flow.start(trigger="400 ms")
-    counts = []
+    seen: dict[int, EpochReport] = {}
     arriving, until = sum(rows.num_rows for rows in epochs), time.monotonic() + patience
     while time.monotonic() < until:
-        counts = [epoch.operators["lookup0"].counts for epoch in query.progress().epochs]
-        rows = sum(sum(epoch.rows_in.values()) for epoch in query.progress().epochs)
+        seen |= {epoch.epoch: epoch for epoch in query.progress().epochs}
+        counts = [seen[epoch].operators["lookup0"].counts for epoch in sorted(seen)]
+        rows = sum(sum(epoch.rows_in.values()) for epoch in seen.values())
         if rows >= max(1, arriving - 100) and counts[-1]["waiting"] + counts[-1]["queued"] + counts[-1]["shed"] == 0:
             break
         time.sleep(0.2)

@@ -191,7 +191,7 @@ def test_an_empty_folder_is_an_empty_table_if_its_columns_are_given(folder):
     [
         (lambda folder: None, "There is nothing at"),
         (lambda folder: (folder / "no").mkdir(), "has no Parquet files yet"),
-        (lambda folder: (folder / "no/_delta_log").mkdir(parents=True), "is a Delta table"),
+        (lambda folder: (folder / "no/_delta_log").mkdir(parents=True), "has no version of a table"),
         (
             lambda folder: (folder / "no/day=1").mkdir(parents=True) or write(folder, "no/day=1/a", {"id": [1]}),
             "partitionBy",

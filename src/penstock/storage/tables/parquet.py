@@ -1,4 +1,4 @@
-"""A master table that is a Parquet file, or a folder of them to which files are added and from which they go.
+"""A master table of Parquet files: one, a folder to which files are added and from which they go, or a Delta table.
 
 A partition is a row group, or several small ones together. Keys are found by an index that is built when the table is
 first opened (`keyindex`). Rows with a null in their key are never returned.
@@ -27,6 +27,7 @@ from penstock.core.master import Changes, TableSize, master_schema
 from penstock.core.rows import Hashes, Indices, concat, hashes_of
 from penstock.storage.files import find_folder
 from penstock.storage.tables.arrow import distinct, sorted_master
+from penstock.storage.tables.delta import DeltaLog, is_delta
 from penstock.storage.tables.keyindex import (
     GROUP,
     ROW,
@@ -56,7 +57,8 @@ _OPEN = 64
 class ParquetTable:
     """The Parquet file or folder at `path`, a path or pyarrow.fs URI, looked up by `keys`.
 
-    Files whose name, or that of a folder above them, begins with ``.`` or ``_`` are not part of the table. The columns
+    Files whose name, or that of a folder above them, begins with ``.`` or ``_`` are not part of the table; of a Delta
+    table those are that its latest version has, and the columns are its own (penstock[delta]). Otherwise the columns
     are those of `schema`, or of the first file by name; other files may have them in other types, or lack those that
     are no keys. The index of the keys is kept in folder `index`, which is local and may be deleted at any time: a
     hidden one beside the data if not given, or a temporary one where that cannot be written. Neighbouring row groups
@@ -149,6 +151,8 @@ class ParquetTable:
         return pa.schema([self.columns.field(name) for name in self.keys])
 
     def _first_schema(self) -> pa.Schema:
+        if is_delta(*find_folder(self.path)):
+            return DeltaLog(self.path).columns
         listed = self._list()
         if not listed:
             raise TableError(
@@ -164,26 +168,19 @@ class ParquetTable:
                 f"There is nothing at {self.path}. Write the path of a Parquet file or of a folder of them."
             )
         if info.type == fs.FileType.File:
-            return (DataFile(info.path, info.size, info.mtime_ns or 0),)
+            return _data_files([info])
+        if is_delta(files, path):
+            # From the log, not from what was in the folder before the log was read.
+            return _data_files(files.get_file_info([f"{path}/{name}" for name in sorted(DeltaLog(self.path).files)]))
         infos = files.get_file_info(fs.FileSelector(path, recursive=True))
-        names = {info.path[len(path) :].lstrip("/"): info for info in infos}
-        if "_delta_log" in names:
-            raise TableError(
-                f"{self.path} is a Delta table: its folder also has files that are no longer part of it. "
-                f"Look up in a copy: spark.read.format('delta').load(…).write.parquet(…)."
-            )
-        shown = {name: info for name, info in names.items() if not _hidden(name)}
+        shown = {name: info for info in infos if not _hidden(name := info.path[len(path) :].lstrip("/"))}
         for name in shown:
             if "=" in os.path.dirname(name):
                 raise TableError(
                     f"{self.path} keeps a column in the names of its folders ({os.path.dirname(name)}), which is not "
                     f"read. Write the table without partitionBy(…)."
                 )
-        return tuple(
-            DataFile(info.path, info.size, info.mtime_ns or 0)
-            for _, info in sorted(shown.items())
-            if info.type == fs.FileType.File
-        )
+        return _data_files([info for _, info in sorted(shown.items()) if info.type == fs.FileType.File])
 
     @property
     def _index_folder(self) -> str:
@@ -384,6 +381,10 @@ def _by_hash(found: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
     rows = concat(found, schema)
     found.clear()
     return rows.take(pa.array(np.argsort(hashes_of(rows), kind="stable")))
+
+
+def _data_files(infos: Sequence[fs.FileInfo]) -> tuple[DataFile, ...]:
+    return tuple(DataFile(info.path, info.size or 0, info.mtime_ns or 0) for info in infos)
 
 
 def _hidden(name: str) -> bool:
