@@ -15,7 +15,8 @@ from penstock.lab import lookups
 from penstock.lab.catalog import EXPERIMENTS, find
 from penstock.lab.experiments import Curve, Experiment, Table
 from penstock.lab.lookup_simulation import LookupSimulation, simulate_lookup
-from penstock.lab.lookups import GAIN, HIT, IDEAL, MODEL, PER_READ, RATE, WALL, Growing, Looking, Overloaded, Sharing
+from penstock.lab.lookups import GAIN, HIT, IDEAL, MODEL, PER_READ, RATE, Growing, Looking, Overloaded, Sharing
+from penstock.lab.measures import WALL
 from penstock.lab.run import Lab
 from penstock.operators.lookup import Shedding
 from penstock.storage.simulated import DiskModel

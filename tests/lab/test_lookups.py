@@ -16,7 +16,7 @@ from penstock.lab.arrivals import DONE, TOTALS, PairMachine, measure_history, si
 from penstock.lab.catalog import find
 from penstock.lab.chapter6 import HASH, MESHJOIN, RANGE
 from penstock.lab.experiments import OverTime
-from penstock.lab.measures import BUFFERED, DELAY, DISK, PATHS, Point
+from penstock.lab.measures import BUFFERED, DELAY, DISK, PATHS, WALL, Point
 from penstock.lab.run import Lab
 from penstock.lab.segmented import BUCKETS, SegmentedTable
 from penstock.lab.simulation import Pace
@@ -117,6 +117,18 @@ class TestArrivals:
         assert point.totals[DELAY.name] == pytest.approx((2 + 3) / 2)
         assert point.paths[BUFFERED.name][-1] == 3 / 0.5
 
+    def test_the_wall_clock_is_read_at_the_same_moments_as_the_other(self):
+        rows = trace(*[(second, 1) for second in range(6)])
+        history = run(master(1), Partitioned(wait=1, cache=0), rows, PairMachine(FREE, 2, 128))
+        assert history.wall.shape == history.progress.moments.shape
+        assert (np.diff(history.wall) > 0).all()
+        slow = history._replace(wall=np.arange(1.0, history.wall.size + 1))
+        halves = (
+            measure_history(each, since=1, until=9, scale=0.5) for each in (slow, slow._replace(wall=2 * slow.wall))
+        )
+        first, second = (point.totals[WALL.name] for point in halves)
+        assert first == 2 * second > 0
+
 
 class TestSetups:
     def test_defaults_are_those_of_the_thesis(self):
@@ -161,13 +173,17 @@ class TestRecords:
     def test_a_record_is_well_formed(self, experiment):
         assert all(check.says.endswith(".") and check.name for check in experiment.expected)
         assert len({check.name for check in experiment.expected}) == len(experiment.expected) > 0
-        known = PATHS if isinstance(experiment.x, OverTime) else TOTALS
+        known = (*PATHS, WALL) if isinstance(experiment.x, OverTime) else TOTALS
         assert {measure.name for measure in experiment.measures} <= {measure.name for measure in known}
         assert experiment.workload.startswith("a composite trace against a table of 200 MB")
+        assert experiment.seeds >= 5
+        assert WALL in experiment.measures
 
     @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
     def test_its_checks_find_their_series_and_places(self, experiment):
-        point = Point({m.name: 1.0 for m in TOTALS}, np.array([0.0, 60.0]), {m.name: np.ones(2) for m in PATHS})
+        point = Point(
+            {m.name: 1.0 for m in TOTALS}, np.array([0.0, 60.0]), {m.name: np.ones(2) for m in (*PATHS, WALL)}
+        )
         measured = experiment.table(lambda setup: (point,))
         assert all(check.test(measured).measured for check in experiment.expected)
 
@@ -183,7 +199,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
 def test_it_runs_at_a_tiny_size(experiment, folder):
-    (verdict,) = Lab(folder, scale=1 / 400).run([brief(experiment)])
+    (verdict,) = Lab(folder, scale=1 / 400, seeds=1).run([brief(experiment)])
     assert (folder / experiment.id / "plot.png").stat().st_size > 0
     assert (folder / experiment.id / "results.csv").read_text().startswith("series,measure,")
     record = json.loads((folder / experiment.id / "verdict.json").read_text())

@@ -7,6 +7,7 @@ a join that gathers rows is slower the fewer there are, and draining it would hi
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -30,6 +31,7 @@ from penstock.lab.measures import (
     PROCESSED,
     SAMPLES,
     TOTAL,
+    WALL,
     Measure,
     Point,
     between,
@@ -47,7 +49,7 @@ ROWS = RowType(COLUMNS, keys=("key",), time="t")
 
 DONE = Measure("done", "tuples processed", "tuples")
 
-TOTALS = (DELAY, CPU, DISK, TOTAL, PEAK, DONE)
+TOTALS = (DELAY, CPU, DISK, TOTAL, PEAK, DONE, WALL)
 """One number per run."""
 
 _SECOND = 1_000_000
@@ -73,6 +75,8 @@ class History(NamedTuple):
     emitted: Seconds
     times: Seconds
     """When the stream rows of the results arrived."""
+    wall: Seconds
+    """Seconds that this machine had taken by each of the moments of `progress`."""
 
 
 def simulate_arrivals(
@@ -107,16 +111,23 @@ def measure_history(history: History, since: float, until: float, scale: float) 
     waiting, outputs = buffered(history.arrived, history.taken), cumulative_outputs(history.emitted)
     counted = (history.emitted >= since) & (history.emitted <= until)
     processed = np.searchsorted(history.taken, times, side="right")
-    done = np.searchsorted(history.taken, [since, until], side="right")
+    done = np.diff(np.searchsorted(history.taken, [since, until], side="right"))[0]
+    passed = np.interp(times, np.append(0.0, progress.moments), np.append(0.0, history.wall))
     totals = {
         DELAY: average_production_delay(history.emitted[counted], history.times[counted]),
         CPU: cpu,
         DISK: disk,
         TOTAL: cpu + disk,
         PEAK: waiting.peak / scale,
-        DONE: (done[1] - done[0]) / scale,
+        DONE: done / scale,
+        WALL: done / between(progress, history.wall, since, until),
     }
-    paths = {BUFFERED: waiting.at(times) / scale, OUTPUTS: outputs.at(times) / scale, PROCESSED: processed / scale}
+    paths = {
+        BUFFERED: waiting.at(times) / scale,
+        OUTPUTS: outputs.at(times) / scale,
+        PROCESSED: processed / scale,
+        WALL: processed / np.maximum(passed, 1e-9),
+    }
     return Point({m.name: float(v) for m, v in totals.items()}, times, {m.name: v for m, v in paths.items()})
 
 
@@ -164,6 +175,8 @@ class _Run:
         self._taken: list[Seconds] = []
         self._times: list[Seconds] = []
         self._progress: list[tuple[float, float, float, float]] = []
+        self._started = time.perf_counter()
+        self._wall: list[float] = []
 
     def history(self, until: float) -> History:
         place = 0
@@ -179,6 +192,7 @@ class _Run:
             progress=Progress(*np.array(self._progress).T),
             emitted=_joined(self._meter.emitted),
             times=_joined(self._times),
+            wall=np.array(self._wall),
         )
 
     def _hand_over(self, place: int) -> int:
@@ -199,6 +213,7 @@ class _Run:
 
     def _note(self, reached: float) -> None:
         self._progress.append((self._clock.now, reached, self._clock.cpu, self._clock.disk))
+        self._wall.append(time.perf_counter() - self._started)
 
 
 def _joined(pieces: list[Seconds]) -> Seconds:

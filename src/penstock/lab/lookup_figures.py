@@ -24,14 +24,13 @@ from penstock.lab.lookups import (
     PER_READ,
     PROCESSING,
     RATE,
-    WALL,
     Data,
     Growing,
     Looking,
     Overloaded,
     Sharing,
 )
-from penstock.lab.measures import Measure
+from penstock.lab.measures import WALL, Measure
 from penstock.workloads.zipf import Placement
 
 SCALE = 1 / 1000

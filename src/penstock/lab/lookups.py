@@ -20,7 +20,7 @@ from penstock.core.master import TableSource
 from penstock.kernels.hashing import hash_keys
 from penstock.lab.feeding import Counted, totals
 from penstock.lab.lookup_simulation import LookupMachine, LookupRecording, LookupSimulation, simulate_lookup
-from penstock.lab.measures import Measure, Point
+from penstock.lab.measures import WALL, Measure, Point
 from penstock.lab.simulation import Watch
 from penstock.lab.statistics import warm_up
 from penstock.operators.lookup import Front, HybridJoin, Inlj, LookupJoin, MeshJoin, Shedding, Stages
@@ -48,7 +48,6 @@ from penstock.workloads.zipf import Placement, Zipf
 PER_READ = Measure("per_read", "tuples finished per partition read", "tuples")
 RATE = Measure("rate", "service rate, virtual clock", "tuples/s")
 MODEL = Measure("model", "service rate by the cost model", "tuples/s")
-WALL = Measure("wall", "this machine's rate, wall clock", "rows/s")
 HIT = Measure("hit", "answered by the front stage", "part")
 FRONT_RATE = Measure("front_rate", "service rate of the front stage", "tuples/s")
 BACK_RATE = Measure("back_rate", "service rate of the back end", "tuples/s")

@@ -58,6 +58,7 @@ CPU = Measure("cpu", "CPU time", "s")
 DISK = Measure("disk", "disk time", "s")
 TOTAL = Measure("total", "CPU and disk time", "s")
 PEAK = Measure("peak", "most buffered tuples", "tuples")
+WALL = Measure("wall", "this machine's rate, wall clock", "rows/s")
 
 BUFFERED = Measure("buffered", "buffered tuples", "tuples")
 OUTPUTS = Measure("outputs", "results so far", "tuples")
