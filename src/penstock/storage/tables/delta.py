@@ -75,13 +75,13 @@ class DeltaLog:
     def _refuse(self, table: DeltaTable) -> None:
         """Refuse what cannot be read off the files alone."""
         metadata = table.metadata()
-        unknown = set(table.protocol().reader_features or ()) - _UNDERSTOOD
-        mapped = metadata.configuration.get("delta.columnMapping.mode", "none") != "none"
-        if not unknown and not mapped and not metadata.partition_columns:
-            return
-        in_names = [f"columns in the names of folders ({', '.join(metadata.partition_columns)})"]
-        used = [*(sorted(unknown) or ["columnMapping"] * mapped), *(in_names if metadata.partition_columns else [])]
-        raise TableError(
-            f"{self._path} is a Delta table with {', '.join(used)}, whose files cannot be read as they are. Look up in "
-            f"the batch DataFrame instead: spark.read.format('delta').load({self._path!r})."
-        )
+        reasons = set(table.protocol().reader_features or ()) - _UNDERSTOOD
+        if metadata.configuration.get("delta.columnMapping.mode", "none") != "none":
+            reasons.add("columnMapping")
+        if metadata.partition_columns:
+            reasons.add(f"columns in the names of folders ({', '.join(metadata.partition_columns)})")
+        if reasons:
+            raise TableError(
+                f"{self._path} is a Delta table with {', '.join(sorted(reasons))}, whose files cannot be read as they "
+                f"are. Look up in the batch DataFrame instead: spark.read.format('delta').load({self._path!r})."
+            )
