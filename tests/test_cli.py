@@ -197,7 +197,7 @@ class TestVacuum:
         names = [store.put(rows) for _ in range(3)]
         page = Page(names[0], 0, 0, 1, rows.nbytes, min_time=1, max_time=1, min_hash=1, max_hash=1)
         checkpoint.commit(Ledger(epoch=0, states={"join0": (State((page,)),)}))
-        checkpoint.stage("00000001-abc", "join0", 0, {})
+        checkpoint.stage("00000001-abc", "join0", 0, {}, State())
         (tmp_path / "checkpoint" / "spark" / "offsets").mkdir(parents=True)
         (tmp_path / "checkpoint" / "spark" / "offsets" / "0").touch()
         return checkpoint
@@ -332,13 +332,13 @@ class TestLab:
     def test_all_figures_are_listed(self, capsys):
         assert cli.main(["lab", "list"]) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert len(lines) == 3 + 24 + 17 + 25
+        assert len(lines) == 3 + 24 + 17 + 26
         assert lines[:2] == [
             "Exact window joins",
             "  3.4   EWJ: buffered tuples over time, rates that it keeps up with",
         ]
         assert lines[25:27] == ["Window queries", "  window-6-8    Disorder in a band"]
-        assert lines[43:45] == ["Lookup joins", "  6.5        Buffered tuples over time at 1,500 tuples/s"]
+        assert lines[43:45] == ["Lookup joins", "  6.5            Buffered tuples over time at 1,500 tuples/s"]
 
     def test_a_figure_that_comes_out(self, tiny, tmp_path, capsys):
         assert cli.main(["lab", "run", "fig-9.1", "--out", str(tmp_path)]) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -29,14 +30,14 @@ REMEDY = r"Restore the file from a backup of the checkpoint, or start the flow w
 @pytest.fixture(autouse=True)
 def _as_another_process(monkeypatch):
     """Nothing has been checked yet, as in a process that did not write the files."""
-    monkeypatch.setattr(files, "_CHECKED", {})
+    monkeypatch.setattr(files, "_CHECKED", np.zeros_like(files._CHECKED))
 
 
 def written(folder: Path) -> tuple[FilePages, str, Path]:
     """A store, and a page in it that this process has not checked."""
     store = FilePages(str(folder))
     name = store.put(BATCH)
-    files._CHECKED.clear()
+    files._CHECKED.fill(0)
     return FilePages(str(folder)), name, folder / name
 
 

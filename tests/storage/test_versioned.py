@@ -68,6 +68,15 @@ def test_state_comes_back_from_json(checkpoint):
     assert state_from_json(state_to_json(state)) == state
 
 
+@pytest.mark.parametrize("count", [0, 1, 256, 257, 1000])
+def test_what_a_shard_has_become_comes_back_however_many_pages_it_has(checkpoint, count):
+    state = State(tuple(a_page(f"p{n}") for n in range(count)), meta={"n": 1, "quoted": 'a "name"'})
+    checkpoint.stage("7-a", "join0", 0, {"rows": 1, "waits": None}, state)
+    (record,) = checkpoint.staged("7-a", "join0", shards=1)
+    assert state_from_json(record.pop("state")) == state
+    assert record == {"rows": 1, "waits": None}
+
+
 def test_epochs_are_ordered_as_numbers(checkpoint):
     for epoch in (9, 10):
         checkpoint.commit(ledger_of(epoch))
@@ -160,15 +169,15 @@ def test_a_ledger_that_must_have_been_there_is_missed(checkpoint):
 
 
 def test_a_shard_that_did_not_report_stops_the_epoch(checkpoint):
-    checkpoint.stage("7-a", "join0", 0, {"rows": 1})
+    checkpoint.stage("7-a", "join0", 0, {"rows": 1}, State())
     with pytest.raises(StateError, match=r"Shard 1 of join0 did not report for 7-a: .* the epoch was not committed"):
         checkpoint.staged("7-a", "join0", shards=2)
 
 
 def test_what_a_second_attempt_of_a_task_says_replaces_what_the_first_said(checkpoint):
-    checkpoint.stage("7-a", "join0", 0, {"attempt": 1})
-    checkpoint.stage("7-a", "join0", 0, {"attempt": 2})
-    assert checkpoint.staged("7-a", "join0", shards=1) == [{"attempt": 2}]
+    checkpoint.stage("7-a", "join0", 0, {"attempt": 1}, State())
+    checkpoint.stage("7-a", "join0", 0, {"attempt": 2}, State())
+    assert checkpoint.staged("7-a", "join0", shards=1) == [{"attempt": 2, "state": {"meta": {}, "pages": []}}]
     checkpoint.forget("7-a")
     checkpoint.forget("never was")
     with pytest.raises(StateError, match="did not report"):
@@ -198,7 +207,7 @@ def test_vacuum_deletes_only_what_no_kept_ledger_names(checkpoint):
     checkpoint.commit(ledger_of(0, a_page(oldest)))
     checkpoint.commit(ledger_of(1, a_page(older, marks=marks)))
     checkpoint.commit(ledger_of(2, a_page(newest)))
-    checkpoint.stage("00000002-a", "join0", 0, {})
+    checkpoint.stage("00000002-a", "join0", 0, {}, State())
     sizes = [(folder(checkpoint) / "state" / "join0" / name).stat().st_size for name in (oldest, orphan)]
     assert checkpoint.vacuum() == (2, sum(sizes))
     assert there(checkpoint) == {older, marks, newest}
@@ -213,7 +222,7 @@ def test_vacuum_leaves_what_the_next_epoch_is_writing(checkpoint):
     writing = FilePages(checkpoint.pages("join0"), prefix="00000001-00000")
     done = FilePages(checkpoint.pages("join0"), prefix="00000000-00000")
     fresh, stale = (store.put(pa.record_batch({"n": [1]})) for store in (writing, done))
-    checkpoint.stage("00000001-a", "join0", 0, {})
+    checkpoint.stage("00000001-a", "join0", 0, {}, State())
     assert checkpoint.vacuum()[0] == 1
     assert there(checkpoint) == {kept, fresh}
     assert stale not in there(checkpoint)

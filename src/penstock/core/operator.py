@@ -7,7 +7,7 @@ seeded one. Its state is pages and a small `meta` record, so that a host can sav
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -35,7 +35,7 @@ class Out(NamedTuple):
 class State:
     """An operator's state on one shard: its pages, and a JSON-able record of whatever else it must remember."""
 
-    pages: tuple[Page, ...] = ()
+    pages: Sequence[Page] = ()
     meta: dict[str, Any] = field(default_factory=dict)
 
 

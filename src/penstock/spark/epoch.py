@@ -654,6 +654,7 @@ class _EpochWork:
         inside = [types.inside for types in node.types]
         if isinstance(node, AggregateNode):
             inside += [lane.schema for lane in node.config.lanes(node.types)]
+        held = engine.ledger.states.get(node.name, ())
         return ShardTask(
             operator=node.name,
             config=self.config(node),
@@ -661,7 +662,7 @@ class _EpochWork:
             inside=tuple(inside),
             inlets=tuple(inlets),
             ports=tuple(self._port(node, port) for port in range(len(node.inputs))),
-            states=tuple(packed(state) for state in engine.ledger.states.get(node.name, ())),
+            states=tuple(packed(state, listed=isinstance(node, LookupNode)) for state in held),
             shards=plan.shards,
             share=engine.share_of(node),
             checkpoint=engine._checkpoint.uri,

@@ -13,7 +13,7 @@ import tempfile
 import time as clock
 import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -28,6 +28,7 @@ from penstock.core.durations import TimeUnit
 from penstock.core.kept import LEFT, hand_over
 from penstock.core.meter import Tally
 from penstock.core.operator import Logic, Out, Quiet, State
+from penstock.core.page_list import PageList
 from penstock.core.pages import clip_page
 from penstock.core.progress import Policy
 from penstock.core.rows import RowType, hashes_of, times_of
@@ -40,7 +41,7 @@ from penstock.spark.spool import SortedSpool
 from penstock.storage.compaction import compact
 from penstock.storage.fifo import SpillingQueue
 from penstock.storage.files import FilePages
-from penstock.storage.versioned import Checkpoint, state_to_json
+from penstock.storage.versioned import Checkpoint
 
 _PIECE = 4
 """Arrivals are processed in pieces of this part of the share: sorting and matching take the rest."""
@@ -60,6 +61,12 @@ _SMALL = 1 << 13
 
 _GATHERED = 32
 """or to this part of the share."""
+
+_DESCRIBED = 512
+"""Bytes that the description of a page takes;"""
+
+_LISTED = 420
+"""in the list that lookups keep of those they do not touch, with what it came in."""
 
 _LARGE_STATE = 16
 """From so many times the share on, state is in so many pages that sorting arrivals first costs less than it saves."""
@@ -148,6 +155,8 @@ class ShardTask:
         store = FilePages(checkpoint.pages(self.operator), f"{self.epoch:08d}-{shard:05d}", elsewhere=elsewhere)
         tally = Tally()
         state = self._state(shard, store)
+        alone = not isinstance(self.config, LookupJoin)
+        budget.charge((_DESCRIBED if alone else _LISTED) * len(state.pages), "the list of this shard's pages")
         logic = self.config.logic(self.types, store, budget, state, tally)
         blocks = isinstance(self.config, WindowJoin) and self.config.defers
         work = _Work(budget, len(self.inside), kept=0 if blocks else self.share // 8)
@@ -161,7 +170,6 @@ class ShardTask:
         work.seconds["settle"] = clock.perf_counter() - begun
         waits = waits_of(logic)
         record = {
-            "state": state_to_json(state),
             "rows_in": work.rows_in - self.roll_call,
             "bytes_in": work.bytes_in,
             "rows_out": work.rows_out,
@@ -175,7 +183,7 @@ class ShardTask:
             "bytes_read": store.bytes_read + work.spooled,
             "bytes_written": store.bytes_written + work.spooled,
         }
-        checkpoint.stage(self.attempt, self.operator, shard, record)
+        checkpoint.stage(self.attempt, self.operator, shard, record, state)
 
     def _called(self, batches: Iterator[pa.RecordBatch]) -> tuple[int, Iterator[pa.RecordBatch]]:
         first = next(batches)
@@ -321,9 +329,9 @@ def _chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks else pa.array([], column.type)
 
 
-def packed(state: State) -> bytes:
-    """A shard's state in few bytes: every task gets those of all shards."""
-    return zlib.compress(pickle.dumps(state), 1)
+def packed(state: State, *, listed: bool = False) -> bytes:
+    """A shard's state in few bytes: every task gets those of all shards. Its pages may come as one list."""
+    return zlib.compress(pickle.dumps(replace(state, pages=PageList.of(state.pages).packed()) if listed else state), 1)
 
 
 def unpacked(state: bytes) -> State:

@@ -14,16 +14,20 @@ import uuid
 import zlib
 from collections.abc import Mapping
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
 from penstock.core.errors import StateError
 
-_CHECKED: dict[int, int] = {}
-"""Files this process has checked or written, by the hash of their path: a hash of their size and time of change."""
+_REMEMBERED = 1 << 14
+"""So many files are remembered at most."""
 
-_REMEMBERED = 10_000
-"""Of so many, the latest."""
+_CHECKED = np.zeros((_REMEMBERED, 2), np.int64)
+"""Files this process has checked or written: hashes of their paths, and of their sizes and times of change.
+
+A file has one place here, by the hash of its path, and takes it from the one that was there before.
+"""
 
 _OPEN = 128
 
@@ -122,7 +126,7 @@ class FilePages:
         if name in self._written:
             self._written.discard(name)
             self._mapped.pop(name, None)
-            _CHECKED.pop(hash(self._path(name)), None)
+            _forget(self._path(name))
             self._files.delete_file(self._path(name))
 
     def _other(self, folder: str) -> FilePages:
@@ -228,15 +232,19 @@ def is_local(uri: str) -> bool:
 
 
 def _remember(path: str) -> None:
-    _CHECKED[hash(path)] = _stamp(path)
-    if len(_CHECKED) > _REMEMBERED:
-        del _CHECKED[next(iter(_CHECKED))]
+    _CHECKED[hash(path) % _REMEMBERED] = hash(path), _stamp(path)
+
+
+def _forget(path: str) -> None:
+    if _CHECKED[hash(path) % _REMEMBERED, 0] == hash(path):
+        _CHECKED[hash(path) % _REMEMBERED] = 0
 
 
 def _unchanged(path: str) -> bool:
     """Whether this process has checked a file, and nobody touched it since."""
     try:
-        return _CHECKED.get(hash(path)) == _stamp(path)
+        path_hash, stamp = _CHECKED[hash(path) % _REMEMBERED].tolist()
+        return bool(path_hash == hash(path) and stamp == _stamp(path))
     except FileNotFoundError:
         return False
 

@@ -16,7 +16,7 @@ Pages that an operator keeps elsewhere are named by their whole path or URI.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -33,6 +33,10 @@ FORMAT = 1
 
 _KEPT = 2
 """Versions whose pages are kept: the committed one, and the one before, which straggling tasks may still read."""
+
+
+_AT_ONCE = 256
+"""So many pages are described at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +171,12 @@ class Checkpoint:
         """The folder of an operator's pages."""
         return f"{self.uri}/state/{operator}"
 
-    def stage(self, attempt: str, operator: str, shard: int, record: Mapping[str, Any]) -> None:
+    def stage(self, attempt: str, operator: str, shard: int, record: Mapping[str, Any], state: State) -> None:
         """Say what a shard has become; a later attempt of the same task says it again."""
-        self._write(f"staged/{attempt}/{operator}-{shard:05d}.json", record)
+        self._write_parts(f"staged/{attempt}/{operator}-{shard:05d}.json", _in_parts(record, state))
 
     def staged(self, attempt: str, operator: str, shards: int) -> list[dict[str, Any]]:
-        """What every shard of an operator has become in this attempt."""
+        """What every shard of an operator has become in this attempt; each record has its ``state``."""
         records = []
         for shard in range(shards):
             record = self._read(f"staged/{attempt}/{operator}-{shard:05d}.json")
@@ -274,10 +278,14 @@ class Checkpoint:
         return record
 
     def _write(self, name: str, record: Mapping[str, Any]) -> None:
+        self._write_parts(name, [_text(record)])
+
+    def _write_parts(self, name: str, parts: Iterable[str]) -> None:
         path = f"{self._root}/{name}"
         self._files.create_dir(path.rpartition("/")[0], recursive=True)
         with self._files.open_output_stream(f"{path}.draft") as sink:
-            sink.write(json.dumps(record, separators=(",", ":")).encode())
+            for part in parts:
+                sink.write(part.encode())
         self._files.move(f"{path}.draft", path)
 
 
@@ -294,6 +302,20 @@ def _epoch_of(name: str) -> int:
     """The epoch that wrote a page or staged an attempt: its name begins with it; -1 for one that no epoch wrote."""
     first = name.partition("-")[0]
     return int(first) if first.isdecimal() else -1
+
+
+def _text(record: Any) -> str:
+    return json.dumps(record, separators=(",", ":"))
+
+
+def _in_parts(record: Mapping[str, Any], state: State) -> Iterator[str]:
+    """A record and a state as JSON, some pages at a time: of all of them it would be several times their list."""
+    yield "{" + "".join(f"{_text(name)}:{_text(what)}," for name, what in record.items())
+    yield f'"state":{{"meta":{_text(state.meta)},"pages":['
+    for first in range(0, len(state.pages), _AT_ONCE):
+        some = _text([page.to_json() for page in state.pages[first : first + _AT_ONCE]])
+        yield f"{',' if first else ''}{some[1:-1]}"
+    yield "]}}"
 
 
 def state_to_json(state: State) -> dict[str, Any]:

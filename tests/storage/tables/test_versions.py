@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -21,7 +22,7 @@ from tests.storage.tables.test_pages import changed, check, keys_of, pairs_of, r
 def _as_another_process(monkeypatch):
     """Nothing is open and nothing has been checked yet."""
     monkeypatch.setattr(opened, "_OPEN", type(opened._OPEN)())
-    monkeypatch.setattr(files, "_CHECKED", {})
+    monkeypatch.setattr(files, "_CHECKED", np.zeros_like(files._CHECKED))
 
 
 def written(folder: Path, count: int = 20, **settings) -> PageTable:
@@ -32,7 +33,7 @@ def written(folder: Path, count: int = 20, **settings) -> PageTable:
 
 def forget() -> None:
     opened._OPEN.clear()
-    files._CHECKED.clear()
+    files._CHECKED.fill(0)
 
 
 def damage(path: Path) -> None:

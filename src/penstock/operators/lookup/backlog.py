@@ -7,16 +7,17 @@ place in the queue. What was saved by several shards is queued one after the oth
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.core.budget import Budget
+from penstock.core.page_list import PageList
 from penstock.core.pages import Page, PageStore, read_page, write_page
 from penstock.core.rows import Indices, concat, hashes_of, times_of
-from penstock.core.time import TIME_MAX, Time
+from penstock.core.time import Time
 from penstock.kernels.sort import page_order
 from penstock.kernels.width import cut, row_widths
 
@@ -93,7 +94,10 @@ class Backlog:
         self._memory = budget.limit // part
         self._page = max(1, budget.limit // _PAGE)
         self._segment = segment
-        self._queue: deque[_Part | Page] = deque()
+        self._front: deque[_Part | Page] = deque()
+        self._rest = PageList.of(())
+        """What was saved and is not touched yet: it may be more pages than there is memory for one by one."""
+        self._back: deque[_Part | Page] = deque()
         self._rows = 0
         self._held = 0
 
@@ -102,22 +106,23 @@ class Backlog:
 
     def earliest(self) -> Time:
         """No event time in the queue is before this; the end of time if it is empty."""
-        times = (item.min_time if isinstance(item, Page) else item.earliest() for item in self._queue)
-        return min(times, default=TIME_MAX)
+        items = (*self._front, *self._back)
+        times = [item.min_time if isinstance(item, Page) else item.earliest() for item in items]
+        return min([self._rest.earliest, *times])
 
     def put(self, rows: pa.RecordBatch, attempts: Indices) -> None:
         """Queue rows that nobody else holds."""
         if rows.num_rows:
             self._rows += rows.num_rows
-            self._own(self._queue, _Part(rows, attempts))
+            self._own(self._back, _Part(rows, attempts))
 
     def lend(self, rows: pa.RecordBatch, attempts: Indices | None = None) -> None:
         """Queue rows that the caller holds, and pays for, until the queue is settled."""
-        self._add(rows, attempts, first=False)
+        self._add(self._back.append, rows, attempts)
 
     def lend_first(self, rows: pa.RecordBatch, attempts: Indices) -> None:
         """The same at the front of the queue."""
-        self._add(rows, attempts, first=True)
+        self._add(self._front.appendleft, rows, attempts)
 
     def peek(self) -> pa.RecordBatch:
         """Some rows like the next, to see how large they are."""
@@ -129,53 +134,63 @@ class Backlog:
         some = part.take(count)
         self._rows -= some[1].size
         if not len(part):
-            self._queue.popleft()
+            self._front.popleft()
             self._release(part)
         return some
 
     def settle(self) -> None:
         """Make all rows the queue's own: in memory as far as there is room, the others in pages."""
+        self._front, self._back = self._settled(self._front), self._settled(self._back)
+
+    def save(self) -> PageList:
+        """The queue as pages, in their order; nothing is left in memory."""
+        self._rest = PageList.joined([self._saved(self._front), self._rest, self._saved(self._back)])
+        self._front, self._back = deque(), deque()
+        return self._rest
+
+    def restore(self, pages: Sequence[Page]) -> None:
+        """Take up what was saved. A short last page is filled up, not followed by another."""
+        self._rest = PageList.of(pages)
+        self._rows += self._rest.rows
+        if len(pages) and 2 * (last := self._rest[-1]).nbytes <= self._page:
+            self._rest = self._rest[:-1]
+            self._back.append(self._open(last))
+
+    def _add(self, put: Callable[[_Part], None], rows: pa.RecordBatch, attempts: Indices | None) -> None:
+        if rows.num_rows:
+            self._rows += rows.num_rows
+            put(_Part(rows, np.zeros(rows.num_rows, np.int64) if attempts is None else attempts))
+
+    def _first(self) -> _Part:
+        if not self._front and len(self._rest):
+            self._front.append(self._rest[0])
+            self._rest = self._rest[1:]
+        elif not self._front:
+            self._front, self._back = self._back, self._front
+        item = self._front[0]
+        if isinstance(item, Page):
+            item = self._front[0] = self._open(item)
+        return item
+
+    def _settled(self, items: Iterable[_Part | Page]) -> deque[_Part | Page]:
         queue: deque[_Part | Page] = deque()
-        for item in self._queue:
+        for item in items:
             if isinstance(item, _Part) and item.lent:
                 self._own(queue, item)
             else:
                 queue.append(item)
-        self._queue = queue
+        return queue
 
-    def save(self) -> list[Page]:
-        """The queue as pages, in their order; nothing is left in memory."""
-        queue: deque[_Part | Page] = deque()
+    def _saved(self, items: Iterable[_Part | Page]) -> list[Page]:
+        pages: list[Page] = []
         parts: list[_Part] = []
-        for item in self._queue:
+        for item in items:
             if isinstance(item, _Part):
                 parts.append(item)
                 continue
-            queue.extend(self._written(parts))
-            queue.append(item)
+            pages += [*self._written(parts), item]
             parts = []
-        queue.extend(self._written(parts))
-        self._queue = queue
-        return [item for item in queue if isinstance(item, Page)]
-
-    def restore(self, pages: Sequence[Page]) -> None:
-        """Take up what was saved. A short last page is filled up, not followed by another."""
-        self._queue.extend(pages)
-        self._rows += sum(page.rows for page in pages)
-        if pages and 2 * pages[-1].nbytes <= self._page:
-            self._queue.append(self._open(_page(self._queue.pop())))
-
-    def _add(self, rows: pa.RecordBatch, attempts: Indices | None, *, first: bool) -> None:
-        if rows.num_rows:
-            part = _Part(rows, np.zeros(rows.num_rows, np.int64) if attempts is None else attempts)
-            self._rows += rows.num_rows
-            (self._queue.appendleft if first else self._queue.append)(part)
-
-    def _first(self) -> _Part:
-        item = self._queue[0]
-        if isinstance(item, Page):
-            item = self._queue[0] = self._open(item)
-        return item
+        return [*pages, *self._written(parts)]
 
     def _open(self, page: Page) -> _Part:
         """The rows of a page where they lie; only their order is in memory."""
@@ -238,8 +253,3 @@ class Backlog:
         self._budget.release(part.charged)
         self._held -= part.charged
         part.charged = 0
-
-
-def _page(item: _Part | Page) -> Page:
-    assert isinstance(item, Page)
-    return item

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -164,7 +164,7 @@ class Missed:
         columns = {HASH: self._hashes, TIME: zeros, "count": self._counts}
         return [write_page(store, MISSED, pa.record_batch({name: pa.array(c) for name, c in columns.items()}))]
 
-    def restore(self, store: PageStore, pages: list[Page]) -> None:
+    def restore(self, store: PageStore, pages: Sequence[Page]) -> None:
         """From pages."""
         for page in pages:
             rows = read_page(store, page)

@@ -8,7 +8,7 @@ be, and rows that were put aside for that.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from penstock.core.errors import StateError
 from penstock.core.master import charged_to, layout_of
 from penstock.core.meter import Meter
 from penstock.core.operator import Allowance, Out, State
+from penstock.core.page_list import PageList
 from penstock.core.pages import Page, PageStore
 from penstock.core.progress import Bounds
 from penstock.core.rows import Indices, RowType
@@ -165,17 +166,17 @@ class LookupLogic:
 
     def state(self) -> State:
         """Rows that wait, what is cached, and what is known of keys that are not."""
-        pages = self.waiting.save(self._store, self._kind) + self.inbox.save() + self.shed.save()
+        pages: list[Sequence[Page]] = [self.waiting.save(self._store, self._kind), self.inbox.save(), self.shed.save()]
         meta: dict[str, object] = {"version": self.desk.table.version, "arrived": self._arrived}
         if self._config.shed.on:
             meta["load"] = self.load.to_json()
         if self.front is not None:
-            pages += self.front.save(self._store)
+            pages.append(self.front.save(self._store))
             meta["threshold"] = self.front.threshold.value
         if isinstance(self.back, IndexJoin):
-            pages += self.back.missed.save(self._store)
+            pages.append(self.back.missed.save(self._store))
         meta |= {self._kind: self.back.meta(), "layout": layout_of(self.desk.table)}
-        return State(tuple(pages), meta)
+        return State(PageList.joined(pages), meta)
 
     @property
     def _kind(self) -> str:
@@ -308,7 +309,8 @@ class LookupLogic:
 
     def _restore(self, state: State) -> None:
         """Take up the state; where the table has changed meanwhile, what is cached of it goes."""
-        by_port = {port: [p for p in state.pages if p.port == port] for port in _PORTS}
+        listed = PageList.of(state.pages)
+        by_port = {port: listed.of_port(port) for port in _PORTS}
         ours = [page for page in by_port[WAITING] if page.run in (None, self._kind)]
         self.waiting.restore(self._store, ours)
         self.inbox.restore(by_port[INBOX])

@@ -6,7 +6,7 @@ them; the rows themselves are gathered only when they leave.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -164,7 +164,7 @@ class Waiting:
         order = page_order(hashes_of(whole), times_of(whole))
         return [replace(write_page(store, WAITING, whole.take(pa.array(order))), run=run)]
 
-    def restore(self, store: PageStore, pages: list[Page]) -> None:
+    def restore(self, store: PageStore, pages: Sequence[Page]) -> None:
         """Take up the rows of pages, in the order in which they arrived, as far as shards agree on one."""
         width = len(self._schema)
         for page in pages:
