@@ -394,7 +394,9 @@ def timed(workload: Workload, query: StreamingQuery, rows_out: int, rows_expecte
     progress = query.recentProgress
     seconds = [trigger_seconds(batch) for batch in progress if batch.numInputRows]
     job = (trigger_start(progress[-1]) - trigger_start(progress[0])).total_seconds() + trigger_seconds(progress[-1])
-    return Result(workload.rows, rows_out, rows_expected, job, workload.rows_per_batch, tuple(seconds[COLD_BATCHES:]))
+    # A run that was stopped has not read all.
+    rows_in = min(workload.rows, len(seconds) * workload.rows_per_batch)
+    return Result(rows_in, rows_out, rows_expected, job, workload.rows_per_batch, tuple(seconds[COLD_BATCHES:]))
 
 
 def trigger_start(batch: StreamingQueryProgress) -> datetime:
