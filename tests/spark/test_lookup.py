@@ -162,6 +162,7 @@ def overloaded(
     seen: dict[int, EpochReport] = {}
     arriving, until = sum(rows.num_rows for rows in epochs), time.monotonic() + patience
     while time.monotonic() < until:
+        assert query.streaming_query.isActive, "it has failed"
         seen |= {epoch.epoch: epoch for epoch in query.progress().epochs}
         counts = [seen[epoch].operators["lookup0"].counts for epoch in sorted(seen)]
         rows = sum(sum(epoch.rows_in.values()) for epoch in seen.values())

@@ -65,8 +65,9 @@ _GATHERED = 32
 _DESCRIBED = 512
 """Bytes that the description of a page takes;"""
 
-_LISTED = 420
-"""in the list that lookups keep of those they do not touch, with what it came in."""
+_LISTED = 160
+"""in the list that lookups keep of those they do not touch. While it arrives it takes thrice that, but nothing else is
+held then."""
 
 _LARGE_STATE = 16
 """From so many times the share on, state is in so many pages that sorting arrivals first costs less than it saves."""
