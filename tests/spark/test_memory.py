@@ -30,11 +30,18 @@ def private_memory() -> dict[int, int]:
     found = {}
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
-            if b"pyspark.daemon" in (status.parent / "cmdline").read_bytes():
+            if b"pyspark.daemon" in (status.parent / "cmdline").read_bytes() and is_ours(int(status.parent.name)):
                 found[int(status.parent.name)] = anonymous(status)
         except (OSError, KeyError):
             continue
     return found
+
+
+def is_ours(pid: int) -> bool:
+    """Whether a process descends from this one: other sessions may be at work beside."""
+    while pid > 1 and pid != os.getpid():
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return pid == os.getpid()
 
 
 def drivers_memory() -> dict[int, int]:
