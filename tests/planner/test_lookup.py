@@ -200,6 +200,12 @@ def test_before_rows_are_seen_a_pilot_says_that_the_skew_is_assumed_and_then_wha
     assert pilot.keys.expected == pytest.approx(predict_lookup(pilot.load, pilot.reads)["cinlj"].hit_share)
 
 
+def test_the_skew_stays_assumed_while_nothing_that_came_tells_it():
+    pilot = LookupPilot(LOAD, STORES["pages"], current="meshjoin")
+    pilot.saw(100_000, 1.0, 0.1, {"reads": 5, "looked_up": 0, "finished": 100_000})
+    assert not pilot.keys.seen
+
+
 def test_what_a_cache_answered_is_told_as_long_as_there_is_one():
     assert keys_asked(LOAD, STORES["sql"], "cinlj", measured=0.5).measured == 0.5
     assert keys_asked(LOAD, STORES["sql"], "inlj", measured=0.5).measured is None

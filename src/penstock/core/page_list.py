@@ -78,8 +78,10 @@ class PageList(Sequence[Page]):
     def of_port(self, port: int) -> PageList:
         """Those of a port; without a copy if they lie together."""
         places = np.flatnonzero(self._numbers("port") == port)
-        if not places.size or places[-1] - places[0] + 1 == places.size:
-            return self[int(places[0]) : int(places[-1]) + 1] if places.size else self[:0]
+        if not places.size:
+            return self[:0]
+        if places[-1] - places[0] + 1 == places.size:
+            return self[int(places[0]) : int(places[-1]) + 1]
         return PageList(self._columns.take(pa.array(places)))
 
     def __len__(self) -> int:

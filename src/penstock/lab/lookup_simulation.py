@@ -229,11 +229,13 @@ class LookupSimulation:
 
     def _charge_aside(self) -> None:
         """What went to the place for rows that are put aside, and what came back, in one access each."""
-        tally, store = self._logic.tally(), self._machine.aside
+        store = self._machine.aside
+        if store is None:
+            return
+        tally = self._logic.tally()
         moved = tally.put_aside, tally.replayed
-        if store is not None:
-            for now, before in zip(moved, self._aside, strict=True):
-                if now > before:
-                    blocks = store.blocks((now - before) * self._machine.aside_bytes)
-                    self._clock.transfer(store.seconds(1, blocks))
+        for now, before in zip(moved, self._aside, strict=True):
+            if now > before:
+                blocks = store.blocks((now - before) * self._machine.aside_bytes)
+                self._clock.transfer(store.seconds(1, blocks))
         self._aside = moved

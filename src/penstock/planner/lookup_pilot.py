@@ -65,6 +65,7 @@ class LookupPilot:
         self._epochs = 0
         self.slower = 1.0
         """How many times as long as assumed reads take."""
+        self._skew_seen = False
         self.hit_share: float | None = None
         """The part of the rows that was answered from memory lately, if a cache was asked."""
         self.choice: LookupChoice | None = None
@@ -93,7 +94,7 @@ class LookupPilot:
     @property
     def keys(self) -> KeysAsked:
         """How unevenly keys are asked for as far as it is known, and what a cache would answer of them."""
-        return keys_asked(self.load, self.reads, self.outlook().method, self.hit_share, seen=self._epochs > 0)
+        return keys_asked(self.load, self.reads, self.outlook().method, self.hit_share, seen=self._skew_seen)
 
     def follow(self, method: PlannedLookup) -> None:
         """The next epoch was planned before, by this method: it is run again as it was."""
@@ -143,6 +144,7 @@ class LookupPilot:
             seen = exponent_of_distinct(self.load.keys, rows / batches, counts["looked_up"] / batches)
         else:
             return
+        self._skew_seen = True
         self.load = replace(self.load, exponent=self._smooth(self.load.exponent, seen))
 
     def _speed(self, rows: int, seconds: float, counts: Mapping[str, int]) -> None:

@@ -173,11 +173,10 @@ class OpenPageTable:
 
     def _fetch(self, name: str) -> pa.RecordBatch:
         size = page_size(name)
-        fits = self._fetched.clear_for(size)
+        self._fetched.clear_for(size)
         with self._budget.hold(size, "a page that is fetched"):
             rows = self._store.get(name)
-        if fits:
-            self._fetched.put(name, rows, size)
+        self._fetched.put(name, rows, size)
         return rows
 
 
