@@ -19,12 +19,16 @@ demo: $(STAMP)
 	@$(BIN)/penstock doctor --quiet
 	@$(BIN)/penstock demo
 
+# Tests without Spark, those that share one session, and those that start drivers of their own run side by side.
 test: lint types
 	$(BIN)/penstock doctor --quiet
-	@echo "Tests that need no Spark run beside those that do; what they print comes last."
+	@echo "What tests without Spark and those with drivers of their own print comes last."
 	@$(BIN)/pytest -n 2 -m "not spark and not deep" --durations=10 > .local.log 2>&1 & local=$$!; \
-	$(BIN)/pytest -m "spark and not deep" --durations=10; spark=$$?; \
-	wait $$local; local=$$?; cat .local.log; exit $$((spark | local))
+	$(BIN)/pytest tests/spark/drivers --durations=10 > .drivers.log 2>&1 & drivers=$$!; \
+	$(BIN)/pytest tests/spark --ignore=tests/spark/drivers --durations=10; spark=$$?; \
+	wait $$drivers; drivers=$$?; cat .drivers.log; \
+	wait $$local; local=$$?; cat .local.log; \
+	exit $$((spark | drivers | local))
 
 # Tests take half as long again while it is noted which lines they run.
 coverage: $(STAMP)
@@ -53,4 +57,4 @@ bench-peers: $(STAMP)
 	.venv-peers/bin/pip install --quiet --disable-pip-version-check -r benchmarks/peers.txt
 
 clean:
-	rm -rf $(VENV) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov
+	rm -rf $(VENV) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .local.log .drivers.log htmlcov

@@ -66,8 +66,8 @@ _DESCRIBED = 512
 """Bytes that the description of a page takes;"""
 
 _LISTED = 160
-"""in the list that lookups keep of those they do not touch. While it arrives it takes thrice that, but nothing else is
-held then."""
+"""in a `PageList`, as lookups keep of those they do not touch. While it arrives it takes thrice that, but nothing else
+is held then."""
 
 _LARGE_STATE = 16
 """From so many times the share on, state is in so many pages that sorting arrivals first costs less than it saves."""
@@ -156,8 +156,8 @@ class ShardTask:
         store = FilePages(checkpoint.pages(self.operator), f"{self.epoch:08d}-{shard:05d}", elsewhere=elsewhere)
         tally = Tally()
         state = self._state(shard, store)
-        alone = not isinstance(self.config, LookupJoin)
-        budget.charge((_DESCRIBED if alone else _LISTED) * len(state.pages), "the list of this shard's pages")
+        each = _LISTED if isinstance(state.pages, PageList) else _DESCRIBED
+        budget.charge(each * len(state.pages), "the list of this shard's pages")
         logic = self.config.logic(self.types, store, budget, state, tally)
         blocks = isinstance(self.config, WindowJoin) and self.config.defers
         work = _Work(budget, len(self.inside), kept=0 if blocks else self.share // 8)
@@ -198,7 +198,8 @@ class ShardTask:
         first, last = hash_range(shard, self.shards)
         pages = (page for state in self.states for page in unpacked(state).pages)
         clipped = (clip_page(store, page, first, last) for page in pages)
-        return State(tuple(page for page in clipped if page is not None))
+        kept = (page for page in clipped if page is not None)
+        return State(PageList.of(kept) if isinstance(self.config, LookupJoin) else tuple(kept))
 
     def _run(
         self, logic: Logic, arrivals: Iterator[tuple[int, pa.RecordBatch]], work: _Work

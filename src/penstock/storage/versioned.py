@@ -34,9 +34,8 @@ FORMAT = 1
 _KEPT = 2
 """Versions whose pages are kept: the committed one, and the one before, which straggling tasks may still read."""
 
-
-_AT_ONCE = 256
-"""So many pages are described at a time."""
+_BUFFER = 1 << 16
+"""Bytes that are written at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +282,7 @@ class Checkpoint:
     def _write_parts(self, name: str, parts: Iterable[str]) -> None:
         path = f"{self._root}/{name}"
         self._files.create_dir(path.rpartition("/")[0], recursive=True)
-        with self._files.open_output_stream(f"{path}.draft") as sink:
+        with self._files.open_output_stream(f"{path}.draft", buffer_size=_BUFFER) as sink:
             for part in parts:
                 sink.write(part.encode())
         self._files.move(f"{path}.draft", path)
@@ -309,12 +308,11 @@ def _text(record: Any) -> str:
 
 
 def _in_parts(record: Mapping[str, Any], state: State) -> Iterator[str]:
-    """A record and a state as JSON, some pages at a time: of all of them it would be several times their list."""
+    """A record and a state as JSON, page by page: of all of them it would be several times their list."""
     yield "{" + "".join(f"{_text(name)}:{_text(what)}," for name, what in record.items())
     yield f'"state":{{"meta":{_text(state.meta)},"pages":['
-    for first in range(0, len(state.pages), _AT_ONCE):
-        some = _text([page.to_json() for page in state.pages[first : first + _AT_ONCE]])
-        yield f"{',' if first else ''}{some[1:-1]}"
+    for place, page in enumerate(state.pages):
+        yield f"{',' if place else ''}{_text(page.to_json())}"
     yield "]}}"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.spark.killing import Job, Streams, names, results, windows
+from tests.spark.drivers.killing import Job, Streams, names, results, windows
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -17,10 +17,10 @@ import numpy as np
 from tests.oracle import lookup as lookups
 from tests.oracle import window_join as oracle
 from tests.spark.conftest import Feed
-from tests.spark.job import NAMES
+from tests.spark.drivers.job import NAMES
 from tests.streams import COLUMNS, table
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 class Streams:
@@ -94,7 +94,7 @@ class Job:
         self.lines: list[str] = []
         self._log = (folder / "job.log").open("ab")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.job", str(folder), *arguments],
+            [sys.executable, "-m", "tests.spark.drivers.job", str(folder), *arguments],
             cwd=ROOT,
             env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
             stdout=subprocess.PIPE,

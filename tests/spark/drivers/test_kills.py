@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.spark.killing import Job, Streams, names, results, windows
+from tests.spark.drivers.killing import Job, Streams, names, results, windows
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -1,7 +1,7 @@
 """A flow as a program of its own, for tests that kill it: a left join of two folders, sliding windows over the left
 one, and its rows looked up in a table, into Parquet, to its end.
 
-    python -m tests.spark.job FOLDER [--master URL] [--shards N] [--method NAME]
+    python -m tests.spark.drivers.job FOLDER [--master URL] [--shards N] [--method NAME]
 
 Methods that put joins off run with so little memory that most of the window is on disk.
 
