@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -40,6 +41,18 @@ def test_workers_run_the_python_that_has_penstock_though_nobody_said_so(tmp_path
         timeout=120,
     )
     assert "rows: 5" in done.stdout, done.stderr[-3000:]
+
+
+def test_workers_take_memory_from_the_system_so_that_it_goes_back_there(spark, feed, tmp_path):
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="32 MB")
+    source = flow.source(feed("rows", [pa.table({"t": pa.array([1, 2])})]).stream(spark), time="t")
+    source.to_memory()
+    flow.run()
+
+    def allocator(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from (pa.record_batch({"name": [pa.default_memory_pool().backend_name]}) for _ in batches)
+
+    assert spark.range(1).mapInArrow(allocator, "name string").first().name == "system"
 
 
 WRITER = "spark.sql.streaming.checkpointFileManagerClass"

@@ -97,6 +97,7 @@ class SparkFlow(Flow):
     def _query(self) -> SparkQuery:
         self._check_ready()
         _use_this_python(self.spark)
+        _use_the_systems_allocator(self.spark)
         checkpoint = Checkpoint(self.checkpoint)
         checkpoint.claim(self._fingerprint())
         engine = Engine(self.spark, self._sinks, checkpoint, self.memory, self.shards)
@@ -263,6 +264,14 @@ def _use_this_python(spark: SparkSession) -> None:
     """Where nobody said which Python workers run, it is this one: the system's may not have penstock."""
     if "PYSPARK_PYTHON" not in os.environ:
         spark.sparkContext.pythonExec = sys.executable
+
+
+def _use_the_systems_allocator(spark: SparkSession) -> None:
+    """Let workers take memory from the system's allocator, unless the session says which (`spark.executorEnv.…`).
+
+    The one that Arrow brings keeps what was freed, and asks for huge pages: it grows by 2 MB when the kernel likes.
+    """
+    spark.sparkContext.environment.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
 def _analysed(build: Callable[[], DataFrame], written: Sequence[Any]) -> DataFrame:

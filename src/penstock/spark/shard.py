@@ -14,7 +14,7 @@ import time as clock
 import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import Any
 
@@ -348,20 +348,25 @@ def _taken(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return whole
 
 
+@cache
+def _c_library() -> ctypes.CDLL:
+    """Loaded once: each time makes types of its own, which only the garbage collector frees."""
+    return ctypes.CDLL(None)
+
+
 def _return_what_is_freed(share: int) -> None:
     """Let freed buffers go back to the system at once if they are large for this share; small ones are reused.
 
-    Arrow's own allocator keeps up to half a share for later, and glibc as much if left to adapt its threshold.
+    Left to adapt its threshold, glibc keeps up to half a share for later.
     """
-    pa.set_memory_pool(pa.system_memory_pool())
-    adjust = getattr(ctypes.CDLL(None), "mallopt", None)
+    adjust = getattr(_c_library(), "mallopt", None)
     if adjust is not None:
         adjust(_M_MMAP_THRESHOLD, max(1 << 17, min(1 << 25, share // 64)))
 
 
 def _give_back() -> None:
     """Return what the allocator keeps for later: memory that is free must not count against the next phase."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    trim = getattr(_c_library(), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
