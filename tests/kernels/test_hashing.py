@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.kernels import hashing
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import shard_of
 from tests.streams import examples
@@ -82,6 +85,29 @@ def test_a_batch_that_hides_bytes_behind_a_null_hashes_as_one_that_does_not():
     )
     assert hidden.to_pylist() == ["a", None, "b"]
     assert hash_keys([hidden]).tolist() == hash_keys([pa.array(["a", None, "b"])]).tolist()
+
+
+@examples(0.2)
+@given(
+    values=st.lists(st.none() | st.text("aé", max_size=9), min_size=1, max_size=8),
+    block=st.integers(1, 12),
+)
+def test_texts_and_lists_hash_alike_however_much_is_hashed_at_a_time(values, block):
+    columns = [pa.array(values, pa.string()), pa.array([v and list(v.encode()) for v in values], pa.list_(pa.int16()))]
+    whole = [hash_keys([column]).tolist() for column in columns]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hashing, "_BLOCK", block)
+        assert [hash_keys([column]).tolist() for column in columns] == whole
+
+
+@pytest.mark.parametrize("count", [1, 400], ids=["one text", "many"])
+def test_hashing_takes_a_small_part_of_what_the_texts_do(count):
+    texts = pa.array(["x" * (20_000_000 // count)] * count)
+    tracemalloc.start()
+    hash_keys([texts])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < texts.nbytes / 10
 
 
 def test_hashes_do_not_change_from_version_to_version():

@@ -277,19 +277,32 @@ def test_what_does_not_fit_is_refused_before_it_is_there(folder):
     assert budget.held == 0, "a row group that is too large is not kept"
 
 
+def test_an_index_of_wide_keys_is_made_in_pieces(folder, monkeypatch):
+    keys = [f"{n:05d}" + "k" * 1000 for n in range(2000)]
+    write(folder, "a.parquet", {"id": keys, "v": range(2000)}, groups=2000)
+    monkeypatch.setattr(keyindex, "_READ", 10)
+    monkeypatch.setattr(keyindex, "_RUN_BYTES", 100_000)
+    with pq.ParquetFile(folder / "a.parquet") as source:
+        keyindex.write_index(source, pa.schema({"id": pa.string()}), str(folder / "index"))
+    sizes = [run.nbytes for run in keyindex.FileIndex(str(folder / "index")).runs]
+    assert max(sizes) < 120_000 < 2_000_000 < sum(sizes)
+
+
 @examples(0.2)
 @given(
     files=st.lists(st.lists(st.none() | st.integers(0, 9), max_size=12), max_size=4),
     groups=st.integers(1, 5),
     partition_rows=st.integers(1, 8),
-    run=st.sampled_from([1, 3, 100]),
+    run=st.sampled_from([(1, 10**6), (3, 10**6), (100, 50), (100, 10**6)]),
     later=st.lists(st.integers(0, 9), max_size=5),
 )
 def test_any_files_in_any_row_groups_and_runs(tmp_path_factory, files, groups, partition_rows, run, later):
     folder = tmp_path_factory.mktemp("any")
     schema = pa.schema({"id": pa.int64(), "v": pa.int64()})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keyindex, "_RUN", run)
+        patch.setattr(keyindex, "_RUN", run[0])
+        patch.setattr(keyindex, "_RUN_BYTES", run[1])
+        patch.setattr(keyindex, "_READ", 2)
         source = ParquetTable(str(folder), ("id",), schema, partition_rows=partition_rows)
         for epoch, epoch_files in enumerate((files, [*files, later])):
             for n, ids in enumerate(epoch_files):

@@ -26,7 +26,13 @@ from penstock.storage.tables.arrow import distinct, is_unique, rows_of_hashes
 GROUP, ROW = "__group", "__row"
 
 _RUN = 1 << 20
-"""Entries that are sorted at a time: some 50 MB while they are."""
+"""Entries that are sorted at a time,"""
+
+_RUN_BYTES = 1 << 24
+"""or fewer, of so many bytes: a worker takes up to 100 MB for a while, whatever the keys."""
+
+_READ = 1 << 12
+"""Keys that are read at a time."""
 
 _NOTE = b"penstock"
 
@@ -117,7 +123,7 @@ class KeyIndex:
     def verdict(self, known: Verdict, fresh: Sequence[bool]) -> Verdict:
         """Look whether keys are repeated. `known` holds for the files that are not `fresh`, by themselves."""
         unique, clustered = known.unique, known.clustered
-        for low, high in _ranges(sum(run.num_rows for file in self.files for run in file.runs)):
+        for low, high in _ranges([run for file in self.files for run in file.runs]):
             if not unique and not clustered:
                 break
             entries, partition = self._between(low, high, fresh)
@@ -182,35 +188,43 @@ _PLACES = pa.schema({HASH: pa.uint64(), GROUP: pa.int32(), ROW: pa.int32()})
 
 def _runs(source: pq.ParquetFile, keys: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The entries of a file in sorted runs."""
-    pending: list[pa.Table] = []
-    for group in range(source.num_row_groups):
-        row = 0
-        for batch in source.iter_batches(batch_size=_RUN, row_groups=[group], columns=keys.names):
-            entries = _entries(batch, keys, group, row)
-            row += batch.num_rows
-            pending += [entries] if entries.num_rows else []
-            if sum(entries.num_rows for entries in pending) >= _RUN:
-                yield _sorted(pending)
-                pending = []
+    pending: list[pa.RecordBatch] = []
+    rows = size = 0
+    for entries in _entries(source, keys):
+        pending.append(entries)
+        rows, size = rows + entries.num_rows, size + entries.nbytes
+        if rows >= _RUN or size >= _RUN_BYTES:
+            yield _sorted(pending)
+            rows = size = 0
     if pending:
         yield _sorted(pending)
 
 
-def _entries(batch: pa.RecordBatch, keys: pa.Schema, group: int, row: int) -> pa.Table:
-    rows = conform(pa.Table.from_batches([batch]), keys)
-    rows = rows.append_column(GROUP, pa.array(np.full(batch.num_rows, group, np.int32)))
-    rows = rows.append_column(ROW, pa.array(np.arange(row, row + batch.num_rows, dtype=np.int32)))
-    return not_null(rows, keys.names)
+def _entries(source: pq.ParquetFile, keys: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The entries of a file in its order, some at a time."""
+    for group in range(source.num_row_groups):
+        first = 0
+        for batch in source.iter_batches(batch_size=min(_READ, _RUN), row_groups=[group], columns=keys.names):
+            rows = conform(pa.Table.from_batches([batch]), keys)
+            rows = rows.append_column(ROW, pa.array(np.arange(first, first + batch.num_rows, dtype=np.int32)))
+            first += batch.num_rows
+            for part in not_null(rows, keys.names).combine_chunks().to_batches():
+                columns = [part.column(name) for name in keys.names]
+                places = [pa.array(np.full(part.num_rows, group, np.int32)), part.column(ROW)]
+                arrays = [pa.array(hash_keys(columns)), *places, *columns]
+                yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema([*_PLACES, *keys]))
 
 
-def _sorted(pending: list[pa.Table]) -> pa.RecordBatch:
-    rows = pa.concat_tables(pending).combine_chunks()
-    names = [name for name in rows.column_names if name not in (GROUP, ROW)]
-    columns = {name: rows.column(name).combine_chunks() for name in rows.column_names}
-    hashes = hash_keys([columns[name] for name in names])
-    arrays = [pa.array(hashes), columns[GROUP], columns[ROW], *(columns[name] for name in names)]
-    entries = pa.RecordBatch.from_arrays(arrays, names=[HASH, GROUP, ROW, *names])
-    return entries.take(pa.array(np.argsort(hashes, kind="stable")))
+def _sorted(pending: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """All entries as one run, and the list empty."""
+    schema = pending[0].schema
+    columns = [[entries.column(place) for entries in pending] for place in range(len(schema))]
+    pending.clear()
+    order = pa.array(np.argsort(np.concatenate(columns[0]), kind="stable"))
+    arrays = []
+    while columns:  # One by one: each is there twice for a while.
+        arrays.append(pa.concat_arrays(columns.pop(0)).take(order))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _cut_groups(rows: Sequence[int], limit: int) -> Indices:
@@ -222,9 +236,10 @@ def _cut_groups(rows: Sequence[int], limit: int) -> Indices:
     return np.array(cuts, np.int64)
 
 
-def _ranges(entries: int) -> Iterator[tuple[int, int]]:
+def _ranges(runs: Sequence[pa.RecordBatch]) -> Iterator[tuple[int, int]]:
     """Ranges of hashes that have about a run's entries each, for hashes are uniform."""
-    count = -(-entries // _RUN)
+    rows, size = sum(run.num_rows for run in runs), sum(run.nbytes for run in runs)
+    count = max(-(-rows // _RUN), -(-size // _RUN_BYTES))
     edges = [place * (1 << 64) // count for place in range(count)] + [1 << 64]
     yield from pairwise(edges)
 
