@@ -15,7 +15,7 @@ from typing import Literal
 from penstock.core.errors import ConfigError
 from penstock.core.rows import RowType
 from penstock.core.windows import Slides
-from penstock.operators.aggregate.adapt_wid import width
+from penstock.operators.aggregate.adapt_wid import TEXT, width
 from penstock.operators.aggregate.config import WindowAggregate
 from penstock.operators.aggregate.lanes import counting
 from penstock.operators.aggregate.methods import AdaptWid
@@ -50,19 +50,22 @@ class AggregateLoad:
 class Sizes:
     """Bytes of a partial, of each value that is counted beside it, of a row, and of a group and a number of rows."""
 
-    partial: int
-    value: int
-    row: int
-    group: int
+    partial: float
+    value: float
+    row: float
+    group: float
 
     @classmethod
-    def of(cls, config: WindowAggregate, inputs: tuple[RowType, ...]) -> Sizes:
-        """By the columns."""
+    def of(cls, config: WindowAggregate, inputs: tuple[RowType, ...], each: float | None = None) -> Sizes:
+        """By the columns; how large texts are, by how large `each` partial was found to be."""
         main, *values = config.lanes(inputs)
         groups = counting(config.by, (), inputs[0])
-        return cls(
-            width(main.schema), sum(width(v.schema) for v in values), width(inputs[0].inside), width(groups.schema)
-        )
+        texts, text = width(main.schema, 1) - width(main.schema, 0), float(TEXT)
+        if each is not None and texts:
+            text = max(text, (each - width(main.schema, 0)) / texts)
+        schemas = (main.schema, inputs[0].inside, groups.schema)
+        partial, row, group = (width(schema, text) for schema in schemas)
+        return cls(partial, sum(width(v.schema, text) for v in values), row, group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ def predict(
     seconds = {each: prices[each].seconds(updates[each], load.results) for each in prices}
     partial = sizes.partial + sizes.value * load.rows / load.partials
     kept, window = spread * partial, load.results * partial
-    adapting = _adapting(slides, load, AdaptWid(partial=round(partial), row=sizes.row))
+    adapting = _adapting(slides, load, AdaptWid(partial=round(partial), row=round(sizes.row)))
     stacks = window * (2 + isqrt(int(overlap))) if way == "stacked" else 0.0
     return {
         "paned": AggregateCost(seconds[way], kept + stacks),

@@ -112,7 +112,7 @@ class AggregatePilot:
         holds_state: bool = False,
     ) -> None:
         self._slides: Slides = config.window.on(config.unit)  # type: ignore[assignment]
-        self._sizes = Sizes.of(config, inputs)
+        self._config, self._inputs = config, inputs
         self._subtracts = is_differential(config, inputs)
         self._memory = max(1, memory // tasks)
         self._tasks = tasks
@@ -120,6 +120,8 @@ class AggregatePilot:
         self._holds_state = holds_state
         self._measured = (0.0, 0.0, 0.0, 0.0)
         """Windows that closed, rows, partials and results; each epoch counts less as others follow."""
+        self._each: float | None = None
+        """The bytes of each partial in the state there is."""
         self.choice: AggregateChoice | None = None
         """The latest decision."""
 
@@ -128,7 +130,7 @@ class AggregatePilot:
         self.choice = plan_window_aggregate(
             self._slides,
             self._load,
-            self._sizes,
+            Sizes.of(self._config, self._inputs, self._each),
             self._memory,
             self._subtracts,
             self._current,
@@ -143,7 +145,9 @@ class AggregatePilot:
 
     def saw(self, before: Time, after: Time, lifted: tuple[int, int], results: int, pages: Iterable[Page]) -> None:
         """An epoch is done: its bounds, its rows and what partials they became, its results, the state it left."""
-        self._holds_state = any(True for _ in pages)
+        held = [(page.nbytes, page.rows) for page in pages]
+        self._holds_state = bool(held)
+        self._each = sum(size for size, _ in held) / sum(rows for _, rows in held) if held else self._each
         if TIME_MIN in (before, after) or after == TIME_MAX:
             return
         closed = self._slides.complete(after) - self._slides.complete(before)

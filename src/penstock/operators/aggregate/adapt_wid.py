@@ -17,7 +17,7 @@ import pyarrow as pa
 from penstock.core.operator import Out, State
 from penstock.core.rows import hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
-from penstock.core.windows import Slides, Wid
+from penstock.core.windows import Slides, Wid, Wids
 from penstock.kernels.segments import Mask
 from penstock.operators.aggregate.aggregation import Aggregation, Given, tidy_pages
 from penstock.operators.aggregate.buffer import Buffer
@@ -26,7 +26,7 @@ from penstock.operators.aggregate.entry import inside
 from penstock.operators.aggregate.inherited import Inherited
 from penstock.operators.aggregate.lanes import clean, counting
 from penstock.operators.aggregate.methods import AdaptWid
-from penstock.operators.aggregate.partials import Piece, Source, folded, pieces, with_arrivals
+from penstock.operators.aggregate.partials import Piece, Source, cost, folded, pieces, slices, with_arrivals
 from penstock.operators.aggregate.results import Read
 from penstock.operators.aggregate.roles import by_port, port_of
 from penstock.operators.aggregate.spread import spread_over_windows
@@ -34,6 +34,11 @@ from penstock.operators.aggregate.tuples import counted
 
 _MOMENTS = 64
 """How many pairs of high and low water marks are remembered, to know how long windows stay open."""
+
+TEXT = 16
+"""Bytes that a text is taken for, where nothing is known of it."""
+
+_GROUPS = "groups, and which of them are eager"
 
 
 class AdaptAggregation(Aggregation):
@@ -69,16 +74,11 @@ class AdaptAggregation(Aggregation):
         if not rows.num_rows:
             return iter(())
         self._seen = max(self._seen, int(times_of(rows).max()))
-        volumes = self._volumes.lane.lift(rows, self._rows, last)
-        self._meter.lift(rows.num_rows, volumes.num_rows)
-        self._volumes.add(volumes)
-        rows = rows.take(pa.array(np.argsort(hashes_of(rows), kind="stable")))
-        sources = [Source(table) for table in (self._volumes, self._eager)]
-        turned = False
-        for piece, arrivals in with_arrivals(pieces(sources, self._budget), rows):
-            if arrivals is not None and arrivals.num_rows:
-                turned |= self._turn_eager(piece)
-                self._arrive(piece, arrivals)
+        start, turned = 0, False
+        for part in slices(rows, max(1, self._budget.room // 2)):
+            with self._budget.hold(cost(part), "arrivals by group"):
+                turned |= self._count(part, last[start : start + part.num_rows])
+            start += part.num_rows
         if turned:
             self._fold_waiting()
         return iter(())
@@ -123,6 +123,22 @@ class AdaptAggregation(Aggregation):
         """From how many rows in a window on a group is eager."""
         return self._settings.turning_point(self._open, self._windows.slide)
 
+    def _count(self, rows: pa.RecordBatch, last: Wids) -> bool:
+        """Count rows by group, and take them in; whether a group has turned eager."""
+        volumes = self._volumes.lane.lift(rows, self._rows, last)
+        self._meter.lift(rows.num_rows, volumes.num_rows)
+        self._volumes.add(volumes)
+        del volumes
+        rows = rows.take(pa.array(np.argsort(hashes_of(rows), kind="stable")))
+        sources = [Source(table) for table in (self._volumes, self._eager)]
+        turned, eager = False, []
+        for piece, arrivals in with_arrivals(pieces(sources, self._budget), rows):
+            if arrivals is not None and arrivals.num_rows:
+                turned |= self._turn_eager(piece)
+                eager.append(self._of_eager(piece, arrivals))
+        self._arrive(rows, np.concatenate(eager))
+        return turned
+
     def _volume(self, piece: Piece) -> pa.RecordBatch:
         """How many rows each group has in open windows."""
         lane = self._volumes.lane
@@ -137,26 +153,26 @@ class AdaptAggregation(Aggregation):
 
     def _turn_eager(self, piece: Piece) -> bool:
         volume = self._volume(piece)
-        turning = ~self._is_eager(piece, volume) & (counted(self._volumes.lane, volume) > self.threshold)
-        if turning.any():
-            self._eager.add(inside(volume, turning))
+        with self._budget.hold(volume.nbytes, _GROUPS):
+            turning = ~self._is_eager(piece, volume) & (counted(self._volumes.lane, volume) > self.threshold)
+            if turning.any():
+                self._eager.add(inside(volume, turning))
         return bool(turning.any())
 
     def _turn_lazy(self) -> None:
         """Keep those eager that still have enough rows."""
-        kept = []
+        kept = replace(self._eager, pages=[])
         for piece in pieces([Source(self._eager), Source(self._volumes)], self._budget):
             volume = self._volume(piece)
-            enough = counted(self._volumes.lane, volume) >= self._settings.relapse * self.threshold
-            kept.append(inside(volume, self._is_eager(piece, volume) & enough))
-        self._eager.clear()
-        for groups in kept:
-            self._eager.add(groups)
+            with self._budget.hold(volume.nbytes, _GROUPS):
+                enough = counted(self._volumes.lane, volume) >= self._settings.relapse * self.threshold
+                kept.add(inside(volume, self._is_eager(piece, volume) & enough))
+        self._eager.take(kept.pages)
 
-    def _arrive(self, piece: Piece, rows: pa.RecordBatch) -> None:
-        eager = self._of_eager(piece, rows)
-        self._fold(0, inside(rows, eager))
-        self._waiting.add(inside(rows, ~eager))
+    def _arrive(self, rows: pa.RecordBatch, eager: Mask) -> None:
+        with self._budget.hold(0 if eager.all() or not eager.any() else rows.nbytes, _GROUPS):
+            self._fold(0, inside(rows, eager))
+            self._waiting.add(inside(rows, ~eager))
 
     def _of_eager(self, piece: Piece, rows: pa.RecordBatch) -> Mask:
         known = folded([Source(self._eager)], piece, self._budget)
@@ -169,7 +185,7 @@ class AdaptAggregation(Aggregation):
         waiting, self._waiting = self._waiting, replace(self._waiting, pages=[])
         for rows in waiting.between(TIME_MIN, TIME_MAX):
             hashes = hashes_of(rows)
-            self._arrive(Piece(int(hashes[0]), int(hashes[-1])), rows)
+            self._arrive(rows, self._of_eager(Piece(int(hashes[0]), int(hashes[-1])), rows))
         waiting.forget_below(TIME_MAX)
 
     def _fold(self, port: int, rows: pa.RecordBatch) -> None:
@@ -235,11 +251,11 @@ def _with_sizes(settings: AdaptWid, partial: pa.Schema, row: pa.Schema) -> Adapt
     """Sizes by the columns where none are declared."""
     return replace(
         settings,
-        partial=settings.partial if settings.partial is not None else width(partial),
-        row=settings.row if settings.row is not None else width(row),
+        partial=settings.partial if settings.partial is not None else int(width(partial)),
+        row=settings.row if settings.row is not None else int(width(row)),
     )
 
 
-def width(schema: pa.Schema) -> int:
-    """The bytes of a row, by its columns: numbers exactly, others as sixteen bytes."""
-    return sum(-(-kind.bit_width // 8) if pa.types.is_primitive(kind) else 16 for kind in schema.types)
+def width(schema: pa.Schema, text: float = TEXT) -> float:
+    """The bytes of a row, by its columns: numbers exactly, others as `text`."""
+    return sum(-(-kind.bit_width // 8) if pa.types.is_primitive(kind) else text for kind in schema.types)
