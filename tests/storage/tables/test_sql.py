@@ -186,11 +186,24 @@ def test_rows_inserted_later_are_in_one_of_the_ranges(database):
     assert sorted(row["k"] for row in scanned(source.open())) == [-100, 1, 2, 3, 4, 100]
 
 
-def test_a_table_without_an_integer_key_is_not_scanned(database):
-    database.run(*PEOPLE)
-    table = database.table("people", ("name",)).open()
-    with pytest.raises(ConfigError, match=r"first key 'name' is string and no integer\. Write method='cinlj'"):
-        _ = table.partitions
+def test_a_table_with_a_text_for_its_first_key_is_scanned_in_the_databases_order(database):
+    names = ["ada", "Ada", "ben", "Zoe", "Örs", "", "x' OR 1=1", "ada", "fay"]
+    database.run("CREATE TABLE t (name VARCHAR(20), n BIGINT)")
+    for n, name in enumerate(names):
+        database.run(f"INSERT INTO t VALUES ('{name.replace(chr(39), 2 * chr(39))}', {n})")
+    source = database.table("t", ("name",), partition_rows=2).cut()
+    database.run("INSERT INTO t VALUES ('aaa', 9), ('zzz', 10), (NULL, 11)")
+    table = source.open()
+    assert 3 <= table.partitions <= 5
+    assert sorted(row["n"] for row in scanned(table)) == list(range(11))
+    assert not table.clustered, "which range has a name, only the database can tell"
+
+
+def test_a_table_with_another_first_key_is_scanned_as_a_whole(database):
+    database.run("CREATE TABLE t (yes BOOLEAN, n BIGINT)", "INSERT INTO t VALUES (TRUE, 1), (FALSE, 2)")
+    table = database.table("t", ("yes",), partition_rows=1).open()
+    assert table.partitions == 1
+    assert sorted(row["n"] for row in scanned(table)) == [1, 2]
 
 
 def test_names_are_quoted(database):

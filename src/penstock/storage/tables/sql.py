@@ -69,8 +69,9 @@ class SqlTable:
     columns, by name, of what changed after the version ``:since``, which is text: ``SELECT id FROM log WHERE at >
     CAST(:since AS timestamptz)``.
 
-    Methods that scan the table read ranges of the first key, which must be an integer then: `partition_rows` rows
-    each, the first time by sorting all keys. `cut` does this once for all workers.
+    Methods that scan the table, and snapshots, read ranges of the first key, `partition_rows` rows each, the first time
+    by sorting all keys; `cut` does this once for all workers. If that key is neither an integer nor a text, all rows
+    are one range; unless it is an integer, only the database can tell which range has a key.
 
     >>> import sqlite3, tempfile
     >>> path = tempfile.mkdtemp() + "/shop.db"
@@ -90,7 +91,7 @@ class SqlTable:
     changed_query: str | None = None
     updated_column: str | None = None
     partition_rows: int = 1 << 16
-    cuts: tuple[int, ...] | None = None
+    cuts: tuple[int, ...] | tuple[str, ...] | None = None
     """Where partitions begin, but for the first; found out if not given."""
 
     def __post_init__(self) -> None:
@@ -145,28 +146,30 @@ class SqlTable:
                 )
         return tuple(held[name] for name in chosen)
 
+    @property
+    def says_where(self) -> bool:
+        """Whether it is known without the database which partition has a key: it compares texts in its own way."""
+        return bool(pa.types.is_integer(self.key_columns[0].type))
+
     @cached_property
-    def ranges(self) -> tuple[int, ...]:
-        """Where partitions begin, but for the first."""
+    def ranges(self) -> tuple[int, ...] | tuple[str, ...]:
+        """Where partitions begin, but for the first, in the database's order."""
         if self.cuts is not None:
             return self.cuts
         first = self.key_columns[0]
-        if not pa.types.is_integer(first.type):
-            raise ConfigError(
-                f"{self.table} cannot be scanned in parts, because its first key {first.name!r} is {first.type} and "
-                f"no integer. Write method='cinlj' or 'inlj', which look keys up, or put an integer first in keys=."
-            )
+        if not self.says_where and not pa.types.is_string(first.type):
+            return ()
         name = quoted(first.name)
         numbered = (
             f"SELECT {name}, row_number() OVER (ORDER BY {name}) AS penstock_place "
             f"FROM {quoted(*self.name)} WHERE {name} IS NOT NULL"
         )
         every = f"penstock_place % {int(self.partition_rows)} = {1 % int(self.partition_rows)}"
-        sql = f"SELECT {first.read} AS {name} FROM ({numbered}) AS numbered WHERE {every} ORDER BY 1"
+        sql = f"SELECT {first.read} AS {name} FROM ({numbered}) AS numbered WHERE {every} ORDER BY penstock_place"
         begins = (
             ask(self.source, lambda database: _all(database.query(sql, (), [first]), [first])).column(0).to_pylist()
         )
-        return tuple(sorted(set(begins))[1:])
+        return tuple(dict.fromkeys(begins))[1:]
 
     @cached_property
     def name(self) -> TableName:
@@ -224,7 +227,7 @@ class OpenSqlTable:
         self.edition = None if version.startswith(_UNLIKE_ANY) else (source, version)
         self.columns = source.columns
         self.keys = source.keys
-        self.clustered = True
+        self.clustered = source.says_where
         self._connection = connected(source.source)
         self._budget = ample()
 
