@@ -5,19 +5,22 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 import penstock as pk
+from penstock.core.errors import TableError
 from penstock.flow.report import EpochReport
 from penstock.operators.lookup import HybridJoin, Stages
 from penstock.storage.tables.arrow import ArrowTable, OpenArrowTable
 from tests.oracle import lookup as oracle
-from tests.spark.conftest import multiset
+from tests.spark.conftest import Feed, multiset
 from tests.spark.test_memory import private_memory, watched
 
 pytestmark = pytest.mark.spark
@@ -76,6 +79,48 @@ def test_a_data_frame_is_written_into_pages_once_and_looked_up_in_from_there(spa
     assert multiset(out.table()) == expected(epochs, table, "inner")
     assert pk.PageTable(str(tmp_path / "checkpoint" / "tables" / "names")).open().size.rows == table.num_rows
     assert "inner lookup on k in a DataFrame, in pages, snapshot" in query.explain()
+
+
+def names_of(spark, folder: Path, table: Any, **more: Any) -> list[str | None]:
+    """The names that a flow finds for keys 1 and 2; each start of it brings both again."""
+    rows = spark.createDataFrame([(1, 0), (2, 0)], "k long, t long")
+    flow = pk.Flow(spark, checkpoint=str(folder), memory="16 MB")
+    found = flow.source(rows, time="t").lookup(table, on="k", how="left", **more).to_memory()
+    flow.run()
+    return [row["name"] for row in sorted(found.table().to_pylist(), key=lambda row: row["k"])]
+
+
+@pytest.mark.parametrize("freshness", ["snapshot", "latest"])
+def test_of_a_delta_table_only_what_its_log_says_is_found(spark, tmp_path, freshness):
+    folder = str(tmp_path / "names")
+    write_deltalake(folder, pa.table({"k": [1, 2], "name": ["old", "old"]}))
+    write_deltalake(folder, pa.table({"k": [1, 2], "name": ["a", "b"]}), mode="overwrite")
+    DeltaTable(folder).delete("k = 1")
+    assert names_of(spark, tmp_path / "checkpoint", folder, freshness=freshness) == [None, "b"]
+    parted = str(tmp_path / "parted")
+    write_deltalake(parted, pa.table({"k": [1], "name": ["a"]}), partition_by=["name"])
+    with pytest.raises(TableError, match=r"columns in the names of folders \(name\)"):
+        names_of(spark, tmp_path / "other", parted, freshness=freshness)
+
+
+def test_what_is_no_folder_of_parquet_files_is_said_to_be_none(spark, tmp_path):
+    with pytest.raises(TableError, match=r"There is nothing at .*nowhere\. Write the path of a Parquet file"):
+        names_of(spark, tmp_path / "checkpoint", str(tmp_path / "nowhere"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TableError, match="has no Parquet files yet"):
+        names_of(spark, tmp_path / "checkpoint", str(tmp_path / "empty"))
+
+
+def test_a_snapshot_stays_over_restarts_though_another_table_is_given(spark, tmp_path):
+    feed, found = Feed(tmp_path / "rows", STREAM), []
+    for name in ("old", "new"):
+        feed.add(pa.table([[1], [0], [feed.count]], schema=STREAM))
+        flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="16 MB")
+        rows = flow.source(feed.stream(spark), time="t", name="rows")
+        kept = rows.lookup(pa.table({"k": [1], "name": [name]}), on="k").to_memory()
+        flow.run(end=False)
+        found += kept.table().column("name").to_pylist()
+    assert found == ["old", "old"]
 
 
 def test_in_each_epoch_rows_see_the_latest_version_of_a_page_table(spark, feed, tmp_path):

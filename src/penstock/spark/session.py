@@ -29,3 +29,8 @@ def file_system(session: SparkSession, path: str) -> Any:
     """Hadoop's file system of a path, as Spark itself would find it."""
     place = session._jvm.org.apache.hadoop.fs.Path(path)
     return place.getFileSystem(session._jsc.hadoopConfiguration())
+
+
+def exists(session: SparkSession, path: str) -> bool:
+    """Whether there is a file or folder."""
+    return bool(file_system(session, path).exists(session._jvm.org.apache.hadoop.fs.Path(path)))

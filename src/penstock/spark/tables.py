@@ -10,18 +10,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as st
 
 from penstock.core.budget import parse_bytes
-from penstock.core.errors import ConfigError, FlowError
+from penstock.core.errors import ConfigError, FlowError, TableError
 from penstock.core.master import MasterTable, TableSource
 from penstock.flow.graph import Freshness, LookupNode
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import shard_of
-from penstock.spark.types import arrow_columns
+from penstock.spark.session import exists
+from penstock.spark.types import arrow_columns, spark_type
+from penstock.storage.tables.arrow import ArrowTable
 from penstock.storage.tables.build import PageBuild, build_page_table
+from penstock.storage.tables.delta import LOG, DeltaLog
 from penstock.storage.tables.manifest import Versions
 from penstock.storage.tables.pages import PageTable
-from penstock.storage.tables.reading import settled
+from penstock.storage.tables.parquet import ParquetTable
+from penstock.storage.tables.reading import copied, settled
 
 _PLACE = "__place"
 """Beside a row: which task writes it."""
@@ -60,7 +65,7 @@ def read_table_on_spark(spark: SparkSession, table: Any, keys: tuple[str, ...], 
     A folder of Parquet files of which a snapshot is asked for is a DataFrame like any other.
     """
     if isinstance(table, str) and freshness == "snapshot":
-        table = spark.read.parquet(table)
+        table = _frame(spark, table, keys)
     if not isinstance(table, DataFrame):
         return table
     if freshness == "latest":
@@ -71,9 +76,25 @@ def read_table_on_spark(spark: SparkSession, table: Any, keys: tuple[str, ...], 
     return FrameTable(table, keys)
 
 
+def _frame(spark: SparkSession, path: str, keys: tuple[str, ...]) -> DataFrame:
+    """The Parquet files of a folder; of a Delta table those that its log says."""
+    try:
+        if not exists(spark, f"{path}/{LOG}"):
+            return spark.read.parquet(path)
+    except Exception as error:
+        _ = ParquetTable(path, keys).columns  # It says what is wrong, as far as it can tell.
+        raise TableError(f"Spark cannot read the Parquet files {path}: {str(error).splitlines()[0]}") from error
+    log = DeltaLog(path)
+    columns = st.StructType([st.StructField(field.name, spark_type(field.type)) for field in log.columns])
+    files = [f"{path}/{name}" for name in sorted(log.files)]
+    return spark.read.schema(columns).parquet(*files) if files else spark.createDataFrame([], columns)
+
+
 def settled_on_spark(node: LookupNode, folder: str, memory: int) -> TableSource:
     """The table to read from now on: a DataFrame in pages under `folder`, written there if it is not yet."""
     table: Any = node.config.table
+    if isinstance(table, ArrowTable) and node.freshness == "snapshot":
+        return copied(table, folder)  # A restart may bring another one.
     if not isinstance(table, FrameTable):
         return settled(table, node.freshness, folder)
     if Versions(folder).numbers():

@@ -14,7 +14,8 @@ from penstock.core.errors import ConfigError, TableError
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-_LOG = "_delta_log"
+LOG = "_delta_log"
+"""The folder that makes one a Delta table."""
 
 _UNDERSTOOD = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 """Features of tables whose files are to be read as they are."""
@@ -26,7 +27,7 @@ def is_delta(files: fs.FileSystem, path: str) -> bool:
     >>> is_delta(fs.LocalFileSystem(), "/nowhere/at/all")
     False
     """
-    return bool(files.get_file_info(f"{path}/{_LOG}").type == fs.FileType.Directory)
+    return bool(files.get_file_info(f"{path}/{LOG}").type == fs.FileType.Directory)
 
 
 class DeltaLog:
@@ -69,7 +70,7 @@ class DeltaLog:
             return DeltaTable(self._path)
         except TableNotFoundError as empty:
             raise TableError(
-                f"{self._path}/{_LOG} has no version of a table. Write one, or delete the folder."
+                f"{self._path}/{LOG} has no version of a table. Write one, or delete the folder."
             ) from empty
 
     def _refuse(self, table: DeltaTable) -> None:

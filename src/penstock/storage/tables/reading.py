@@ -50,8 +50,11 @@ def kind_of(table: TableSource) -> Literal["arrow", "pages", "parquet", "sql", "
 
 def settled(table: TableSource, freshness: Literal["snapshot", "latest"], folder: str) -> TableSource:
     """The table to read from now on: for a snapshot of one that keeps no versions, a copy in pages under `folder`."""
-    if freshness == "latest" or isinstance(table, ArrowTable | PageTable):
-        return table
+    return table if freshness == "latest" or isinstance(table, ArrowTable | PageTable) else copied(table, folder)
+
+
+def copied(table: TableSource, folder: str) -> PageTable:
+    """A table as it was when it was first copied into pages under `folder`."""
     if Versions(folder).numbers():
         return PageTable(folder)
     opened = table.open()
