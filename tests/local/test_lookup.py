@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import sqlite3
 import time
 from dataclasses import dataclass
 
@@ -250,3 +251,64 @@ def test_a_row_sees_the_version_of_its_epoch_or_of_the_first(tmp_path):
         seen[freshness] = out.table().sort_by("t").column("name").to_pylist()
     assert seen["snapshot"] == ["before", "before"]
     assert seen["latest"] == ["before", "after 1"]
+
+
+def by_auto(epochs, table, memory="8 MB", **more) -> tuple[int, list[str]]:
+    """How many rows a lookup by ``method="auto"`` gives, and by which methods."""
+    flow = pk.LocalFlow(memory=memory)
+    found = flow.source(epochs, time="t").lookup(table, on="k", freshness="latest", **more).to_memory()
+    query = flow.run()
+    return found.table().num_rows, [epoch.operators["lookup0"].method for epoch in query.progress().epochs]
+
+
+def wide(first: int, after: int) -> pa.Table:
+    return pa.table({"k": range(first, after), "v": [f"{n:0100d}" for n in range(first, after)]})
+
+
+def test_a_table_that_outgrows_the_memory_is_broadcast_no_more(tmp_path):
+    pq.write_table(wide(0, 100), tmp_path / "0.parquet")
+
+    def epochs():
+        yield pa.table({"k": range(50), "t": range(50)})
+        pq.write_table(wide(100, 60_000), tmp_path / "1.parquet", row_group_size=1000)
+        yield pa.table({"k": range(1000, 1050), "t": range(50, 100)})
+
+    assert by_auto(epochs(), pk.ParquetTable(str(tmp_path), "k")) == (100, ["broadcast", "inlj", "inlj"])
+
+
+def test_so_is_one_that_cannot_tell_its_versions_apart(tmp_path):
+    path = tmp_path / "shop.db"
+
+    def insert(rows: pa.Table) -> None:
+        with sqlite3.connect(path) as shop:
+            shop.executemany("INSERT INTO items VALUES (?, ?)", zip(*rows.to_pydict().values(), strict=True))
+
+    def epochs():
+        yield pa.table({"k": range(50), "t": range(50)})
+        insert(wide(100, 60_000))
+        yield pa.table({"k": range(1000, 1050), "t": range(50, 100)})
+
+    with sqlite3.connect(path) as shop:
+        shop.execute("CREATE TABLE items (k INTEGER PRIMARY KEY, v TEXT)")
+    insert(wide(0, 100))
+    assert by_auto(epochs(), pk.SqlTable(f"sqlite:///{path}", "items", "k")) == (100, ["broadcast", "inlj", "inlj"])
+
+
+def test_a_table_whose_keys_come_to_lie_apart_is_looked_up_by_another_method(tmp_path):
+    pq.write_table(pa.table({"k": range(100), "v": range(100)}), tmp_path / "0.parquet")
+
+    def epochs():
+        yield pa.table({"k": range(50), "t": range(50)})
+        pq.write_table(pa.table({"k": [7], "v": [1007]}), tmp_path / "1.parquet")
+        yield pa.table({"k": range(50), "t": range(50, 100)})
+
+    assert by_auto(epochs(), pk.ParquetTable(str(tmp_path), "k"), max_age=1000)[0] == 101
+
+
+def test_a_table_is_as_large_as_its_values_not_as_its_encoding(tmp_path):
+    rows = pa.table({"k": range(20_000), "city": ["x" * 200] * 20_000})
+    pq.write_table(rows, tmp_path / "0.parquet", row_group_size=1000)
+    stream = pa.table({"k": [n * 7 % 20_000 for n in range(5000)], "t": range(5000)})
+    found, methods = by_auto(stream, pk.ParquetTable(str(tmp_path), "k"), memory="4 MB")
+    assert found == 5000
+    assert "broadcast" not in methods

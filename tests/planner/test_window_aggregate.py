@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
 from penstock.core.operator import State
+from penstock.core.pages import Page
 from penstock.core.rows import RowType
 from penstock.core.windows import Slides, TupleWindow, session, sliding
 from penstock.operators.aggregate import spellings as pk
@@ -231,3 +232,14 @@ def test_a_pilot_goes_on_with_what_a_ledger_says():
     assert steered.decide().method == "adapt"
     steered.follow("wid")
     assert steered.decide().method == "wid"
+
+
+def test_a_pilot_knows_from_the_state_how_large_texts_are():
+    texts = (RowType(pa.schema({"k": pa.string(), "t": pa.int64()}), ("k",), "t"),)
+    for each, small in ((60, True), (2_000, False)):
+        config = asked(sliding(60, 1), pk.max("k"))
+        steered = AggregatePilot(config, texts, 8_000_000, tasks=1, current="paned", holds_state=True)
+        page = Page("p", 0, 0, 100, 100 * each, min_time=0, max_time=9, min_hash=0, max_hash=9)
+        for bound in range(10):
+            steered.saw(bound, bound + 1, (500, 500), 60_000, [page])
+        assert (steered.decide().method == "adapt") == small

@@ -9,6 +9,7 @@ from penstock.core.master import MasterTable
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.flow.graph import LookupNode
 from penstock.planner import STORES, LookupLoad, LookupPilot, PlannedLookup
+from penstock.planner.lookup_pilot import table_as_seen
 
 _RATE = 50_000.0
 """Rows a second of one task, until they are counted."""
@@ -28,13 +29,10 @@ def lookup_pilot(
     load = LookupLoad(
         rows_per_second=_RATE,
         stream_row=float(sum(_width(kind) for kind in node.types[0].inside.types)),
-        table=table.size,
         memory=share,
-        partitions=max(1, table.partitions) if table.clustered else 1,
-        unique=table.unique,
-        clustered=table.clustered,
         max_age=None if age is None else age.on(node.unit, "max_age") * _SECONDS[node.unit],
         shards=slots,
+        **table_as_seen(table),
     )
     return LookupPilot(load, STORES[store], current)
 

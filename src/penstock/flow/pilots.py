@@ -72,6 +72,12 @@ class Flown:
     """The state that it left."""
 
 
+def look_at(table: MasterTable, pilot: AnyPilot | None) -> None:
+    """Show a lookup's pilot, if it has one, its table in another version."""
+    if isinstance(pilot, LookupPilot):
+        pilot.sees(table)
+
+
 def tell(pilot: AnyPilot, node: OperatorNode, epoch: Flown) -> None:
     """Let an operator's pilot know what an epoch showed."""
     if isinstance(pilot, AggregatePilot):

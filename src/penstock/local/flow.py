@@ -49,7 +49,7 @@ from penstock.flow.graph import (
     windows_of,
 )
 from penstock.flow.pace import Paces
-from penstock.flow.pilots import Cockpit, Flown, Master, tell
+from penstock.flow.pilots import Cockpit, Flown, Master, look_at, tell
 from penstock.flow.report import EpochReport, OperatorReport, Report, added_up, all_waits, counts_of, waits_of
 from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink, operators_needed
 from penstock.flow.stream import Stream
@@ -292,15 +292,22 @@ class LocalQuery:
         table = self._tables[node.name]
         return Master(table.open(), kind_of(table), self._share_of(node))
 
+    def _look_at_table(self, node: LookupNode) -> None:
+        """Find out which version of its table a lookup sees now, and tell its pilot if it is another."""
+        last = self._versions.get(node.name)
+        if last is not None and node.freshness == "snapshot":
+            return
+        table = self._tables[node.name].open()
+        self._versions[node.name] = table.version
+        if table.version != last:
+            look_at(table, self._pilots.get(node))
+
     def _looking_up(self, node: LookupNode, config: LookupJoin, end: bool) -> LookupJoin:
         """A lookup against the version of its table that this epoch sees, as often as its time allows."""
-        table = self._tables[node.name]
-        if node.freshness == "latest" or node.name not in self._versions:
-            self._versions[node.name] = table.open().version
         quota = None
         if config.shed.on and not end:
             quota = self._paces.quota(node.name, self._trigger, in_turn=self._flow.shards)
-        return replace(config, table=table, version=self._versions[node.name], quota=quota)
+        return replace(config, table=self._tables[node.name], version=self._versions[node.name], quota=quota)
 
     def _deliver(self, sink: Sink, rows: pa.Table) -> None:
         number = self._report.totals.epochs
@@ -415,6 +422,8 @@ class _Epoch:
         given = [self.rows(part) for part in node.inputs]
         begun = clock.perf_counter()
         pilot = self._query._pilots.get(node)
+        if isinstance(node, LookupNode):
+            self._query._look_at_table(node)
         config = node.config if pilot is None else replace(node.config, method=pilot.decide().method)
         if isinstance(node, LookupNode):
             config = self._query._looking_up(node, config, self._end)

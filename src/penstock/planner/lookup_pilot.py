@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from penstock.core.master import MasterTable, edition_of
 from penstock.planner.lookup import (
     KeysAsked,
     Labour,
@@ -78,9 +80,21 @@ class LookupPilot:
         """What reads take, as far as it is known."""
         return self._assumed.scaled(self.slower)
 
+    def sees(self, table: MasterTable) -> None:
+        """The table has another version: it may have grown, or have rows of one key in several places now.
+
+        One that cannot tell its versions apart is asked for its size now and then only, unless all of it is read.
+        """
+        seldom = self.choice is not None and self.choice.method != "broadcast" and edition_of(table) is None
+        if seldom and self._epochs % _LOOKS:
+            return
+        self.load = replace(self.load, **table_as_seen(table))
+
     def decide(self) -> LookupChoice:
         """How to run the next epoch; as the one before, as long as about the same is known."""
-        known = (self.load.rows_per_second, self.load.epoch_seconds, self.load.exponent, self.slower)
+        load = self.load
+        measured = (load.rows_per_second, load.epoch_seconds, load.exponent, self.slower)
+        known = (*measured, load.table.rows, load.table.nbytes, load.partitions, load.unique, load.clustered)
         if self.choice is None or self._known is None or not np.allclose(known, self._known, rtol=_ABOUT, atol=_ABOUT):
             self.choice = self._choose()
             self._known = known
@@ -164,6 +178,22 @@ class LookupPilot:
 
     def _smooth(self, before: float, seen: float) -> float:
         return seen if self._epochs == 1 else (1 - SMOOTHING) * before + SMOOTHING * seen
+
+
+def table_as_seen(table: MasterTable) -> dict[str, Any]:
+    """What a load says of a table.
+
+    >>> from penstock.storage.tables.arrow import ArrowTable
+    >>> import pyarrow as pa
+    >>> table_as_seen(ArrowTable(pa.table({"id": [1, 2]}), ("id",)).open())["unique"]
+    True
+    """
+    return {
+        "table": table.size,
+        "partitions": max(1, table.partitions) if table.clustered else 1,
+        "unique": table.unique,
+        "clustered": table.clustered,
+    }
 
 
 def exponent_of_share(keys: int, cached: int, share: float) -> float:

@@ -37,7 +37,7 @@ from penstock.flow.graph import (
     windows_of,
 )
 from penstock.flow.pace import Paces
-from penstock.flow.pilots import AnyPilot, Cockpit, Flown, Master, tell
+from penstock.flow.pilots import AnyPilot, Cockpit, Flown, Master, look_at, tell
 from penstock.flow.report import EpochReport, OperatorReport, added_up, all_waits
 from penstock.flow.sinks import Sink, operators_needed
 from penstock.kernels.route import hash_range
@@ -143,6 +143,7 @@ class Engine:
                 if name in self.pilots:
                     self.pilots[name].follow(method)  # type: ignore[arg-type]
             return planned
+        versions = {node.name: self._version(node) for node in self.operators if isinstance(node, LookupNode)}
         methods = {name: pilot.decide().method for name, pilot in self.pilots.items()}
         tracks = self._tracks(now, end)
         shards = self._shards or self.slots
@@ -154,7 +155,7 @@ class Engine:
             static=not self.ledger.static,
             end=end,
             methods=methods,
-            versions={node.name: self._version(node) for node in self.operators if isinstance(node, LookupNode)},
+            versions=versions,
             quotas={} if end else self._quotas(),
         )
         self._checkpoint.plan(plan)
@@ -285,9 +286,14 @@ class Engine:
         return {name: quota for name, quota in quotas.items() if quota is not None}
 
     def _version(self, node: LookupNode) -> str:
-        """Which version of its master table a lookup sees now."""
-        pinned = self.ledger.versions.get(node.name) if node.freshness == "snapshot" else None
-        return pinned or self.tables[node.name].open().version
+        """Which version of its master table a lookup sees now; its pilot looks at it if it is another."""
+        last = self.ledger.versions.get(node.name)
+        if last is not None and node.freshness == "snapshot":
+            return last
+        table = self.tables[node.name].open()
+        if table.version != last:
+            look_at(table, self.pilots.get(node.name))
+        return table.version
 
     def waits_since(self, node: LookupNode) -> Time:
         """The earliest event time of the rows that wait in a lookup since earlier epochs."""

@@ -213,7 +213,14 @@ class OpenParquetTable:
         self.clustered = snapshot.verdict.clustered
         self.version = snapshot.version
         self.edition = (source, snapshot.version)
-        self.size = TableSize(self._index.rows, self._index.nbytes)
+
+    @cached_property
+    def size(self) -> TableSize:
+        """By what Parquet says, or by the width of some rows: an encoding may have made them small there."""
+        rows, files = self._index.rows, self._index.files
+        first = next((number for number, file in enumerate(files) if sum(file.group_rows)), None)
+        wide = 0 if first is None else round(self._groups.width(first) * rows)
+        return TableSize(rows, max(self._index.nbytes, wide))
 
     def within(self, budget: Budget) -> OpenParquetTable:
         """The same table, with what reading takes, and what stays of it, charged to `budget`."""
