@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock.core.budget import Budget
 from penstock.core.errors import BudgetError, ConfigError, TableError
 from penstock.kernels.hashing import hash_keys
-from penstock.storage.tables import ParquetTable, keyindex
+from penstock.storage.tables import ParquetTable, build_page_table, keyindex
 from tests.storage.tables.rows import get, scanned
 from tests.streams import examples
 
@@ -203,6 +203,14 @@ def test_what_is_no_table_is_refused_with_the_remedy(folder, make, message):
     make(folder)
     with pytest.raises(TableError, match=message):
         ParquetTable(str(folder / "no"), ("id",)).open()
+
+
+def test_a_page_table_is_told_from_a_folder_of_files_and_nobody_is_told_to_move_its_pages(folder):
+    build_page_table(str(folder), [pa.table({"id": [1]})], keys=["id"])
+    message = rf"{folder} is a page table, .* Write pk\.PageTable\('{folder}'\)"
+    for schema in (None, pa.schema({"id": pa.int64()})):
+        with pytest.raises(TableError, match=message):
+            ParquetTable(str(folder), ("id",), schema).open()
 
 
 def test_an_unknown_key_is_refused(folder):

@@ -7,6 +7,7 @@ first opened (`keyindex`). Rows with a null in their key are never returned.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import threading
 from collections import OrderedDict
@@ -51,6 +52,9 @@ _SAMPLE = 256
 
 _OPEN = 64
 """Files that stay open."""
+
+_MANIFEST = re.compile(r"versions/\d+\.json")
+"""A file that page tables have, and no others."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +178,10 @@ class ParquetTable:
             return _data_files(files.get_file_info([f"{path}/{name}" for name in sorted(DeltaLog(self.path).files)]))
         infos = files.get_file_info(fs.FileSelector(path, recursive=True))
         shown = {name: info for info in infos if not _hidden(name := info.path[len(path) :].lstrip("/"))}
+        if any(_MANIFEST.fullmatch(name) for name in shown):
+            raise TableError(
+                f"{self.path} is a page table, whose files are no Parquet files. Write pk.PageTable({self.path!r})."
+            )
         for name in shown:
             if "=" in os.path.dirname(name):
                 raise TableError(
