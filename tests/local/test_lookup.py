@@ -232,6 +232,17 @@ def test_a_table_keyed_by_other_columns_is_refused(tmp_path):
         flow.source(orders(1), time="t").lookup(pk.PageTable(folder), on="k")
 
 
+def test_a_key_that_the_table_has_not_is_said_to_be_missing_there(tmp_path):
+    orders = pk.LocalFlow().source(pa.table({"k": [1], "t": [1]}), time="t")
+    names = pa.table({"kay": [1]})
+    pq.write_table(names, tmp_path / "a.parquet")
+    for table in (names, str(tmp_path)):
+        with pytest.raises(ConfigError, match=r"^on='k' is not a column of this table\. .* on={'ours': 'theirs'}\.$"):
+            orders.lookup(table, on="k")
+        with pytest.raises(ConfigError, match=r"^on='key' is not a column of this table\. Did you mean 'kay'\?"):
+            orders.lookup(table, on={"k": "key"})
+
+
 def test_a_row_sees_the_version_of_its_epoch_or_of_the_first(tmp_path):
     folder = str(tmp_path / "table")
 

@@ -104,7 +104,7 @@ def test_two_builds_of_one_table_do_not_overwrite_each_other(tmp_path):
     ("settings", "message"),
     [
         ({"keys": []}, r"keys=\[\] names no key\. Write keys=\['customer_id'\]"),
-        ({"keys": ["key"]}, r"keys='key' is not a column of this stream\. Its columns are: k, v"),
+        ({"keys": ["key"]}, r"keys='key' is not a column of this table\. Its columns are: k, v"),
         ({"partition_rows": 0}, r"partition_rows=0 leaves no room for a row\. Use at least 1"),
         ({"batches": []}, r"batches= is empty, so the table's columns are not known\. Write columns="),
         ({"batches": [pa.table({"k": [1], "__hash": [1]})]}, r"columns: '__hash' is a name that penstock needs itself"),

@@ -215,7 +215,7 @@ def test_a_page_table_is_told_from_a_folder_of_files_and_nobody_is_told_to_move_
 
 def test_an_unknown_key_is_refused(folder):
     write(folder, "a.parquet", numbered(0, 1))
-    with pytest.raises(ConfigError, match="Did you mean 'id'"):
+    with pytest.raises(ConfigError, match=r"keys='idd' is not a column of this table\. Did you mean 'id'"):
         ParquetTable(str(folder), ("idd",)).open()
     with pytest.raises(ConfigError, match="names no column"):
         ParquetTable(str(folder), ())

@@ -238,11 +238,11 @@ def test_a_table_that_is_not_there_is_named(database):
 
 def test_unknown_columns_are_named(database):
     database.run("CREATE TABLE t (key INTEGER)")
-    with pytest.raises(ConfigError, match=r"keys='kay' is not a column.*Did you mean 'key'"):
+    with pytest.raises(ConfigError, match=r"keys='kay' is not a column of this table.*Did you mean 'key'"):
         database.table("t", ("kay",)).open()
     with pytest.raises(ConfigError, match="select='value' is not"):
         database.table("t", ("key",), select=("value",)).open()
-    with pytest.raises(ConfigError, match="updated_column='seen' is not"):
+    with pytest.raises(ConfigError, match="updated_column='seen' is not a column of this table"):
         database.table("t", ("key",), updated_column="seen").open()
 
 

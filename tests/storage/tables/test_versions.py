@@ -202,7 +202,7 @@ def test_a_table_of_another_format_is_refused(tmp_path, monkeypatch):
 
 def test_changes_name_the_columns_they_miss(tmp_path):
     table = written(tmp_path)
-    with pytest.raises(ConfigError, match=r"keys='k' is not a column of this stream\. .* K"):
+    with pytest.raises(ConfigError, match=r"keys='k' is not a column of the table given\. .* K"):
         table.delete(pa.table({"K": [1]}))
     with pytest.raises(
         ConfigError, match=r"rows: column 'v' \(string\) is not among k\. Give all columns of the table"

@@ -314,7 +314,7 @@ def _check_columns(columns: pa.Schema, keys: Sequence[str]) -> None:
         raise ConfigError("keys=[] names no key. Write keys=['customer_id'], or several columns.")
     for name in keys:
         if name not in columns.names:
-            raise ConfigError.unknown_column("keys", name, columns.names)
+            raise ConfigError.unknown_column("keys", name, columns.names, "this table")
     for name in columns.names:
         if name in RESERVED:
             raise ConfigError(f"columns: {name!r} is a name that penstock needs itself. Rename that column.")

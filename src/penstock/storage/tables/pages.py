@@ -89,7 +89,7 @@ class PageTable:
         names = list(self.keys)
         for name in names:
             if name not in keys.schema.names:
-                raise ConfigError.unknown_column("keys", name, keys.schema.names)
+                raise ConfigError.unknown_column("keys", name, keys.schema.names, "the table given")
         only = Layout(pa.schema([self.columns.field(name) for name in names]), self.keys, self.layout.by)
         removed = distinct_keys(enter(keys, only)[0], only)
         return self._change(removed, None, expected, 0)

@@ -94,11 +94,15 @@ class ParquetTable:
     @cached_property
     def columns(self) -> pa.Schema:
         """The table's columns."""
-        schema = self.schema if self.schema is not None else self._first_schema()
         for name in self.keys:
-            if name not in schema.names:
-                raise ConfigError.unknown_column("keys", name, schema.names)
-        return schema
+            if name not in self.held.names:
+                raise ConfigError.unknown_column("keys", name, self.held.names, "this table")
+        return self.held
+
+    @cached_property
+    def held(self) -> pa.Schema:
+        """The columns that are there, be the keys among them or not."""
+        return self.schema if self.schema is not None else self._first_schema()
 
     def open(self, version: str | None = None) -> OpenParquetTable:
         """The table with the files it has now, or had as of `version`, which must all be there still."""
