@@ -243,6 +243,14 @@ def test_a_key_that_the_table_has_not_is_said_to_be_missing_there(tmp_path):
             orders.lookup(table, on={"k": "key"})
 
 
+def test_the_path_of_a_table_may_be_a_path_object(tmp_path):
+    pq.write_table(CUSTOMERS, tmp_path / "a.parquet")
+    flow = pk.LocalFlow()
+    out = flow.source(pa.table({"k": [1, 900], "t": [1, 2]}), time="t").lookup(tmp_path, on="k").to_memory()
+    flow.run()
+    assert out.table().column("name").to_pylist() == ["customer 1"]
+
+
 def test_a_row_sees_the_version_of_its_epoch_or_of_the_first(tmp_path):
     folder = str(tmp_path / "table")
 

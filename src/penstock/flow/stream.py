@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, get_args
@@ -323,7 +324,8 @@ class Stream(Outlets):
         if freshness not in get_args(Freshness):
             raise ConfigError(f"freshness={freshness!r} is not one of {', '.join(get_args(Freshness))}.")
         called = self._flow._operator_name(name, "lookup")
-        source = self._flow._master_table(table, tuple(theirs for _, theirs in keys), freshness)
+        given = os.fspath(table) if isinstance(table, os.PathLike) else table
+        source = self._flow._master_table(given, tuple(theirs for _, theirs in keys), freshness)
         keys = in_order_of(source.keys, keys)
         types = (RowType(_as_keys(node.columns, keys, source.columns), tuple(ours for ours, _ in keys), node.time),)
         age = None if max_age is None else Duration.of(max_age, "max_age")

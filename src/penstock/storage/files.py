@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-from penstock.core.errors import StateError
+from penstock.core.errors import ConfigError, StateError
 
 _REMEMBERED = 1 << 14
 """So many files are remembered at most."""
@@ -206,6 +206,20 @@ def open_folder(uri: str) -> tuple[fs.FileSystem, str]:
     files, path = find_folder(uri)
     files.create_dir(path, recursive=True)
     return files, path
+
+
+def path_of(place: str | os.PathLike[str], argument: str) -> str:
+    """What was written as a path or URI, as text; `argument` is what the error message calls it.
+
+    >>> from pathlib import Path
+    >>> path_of(Path("/data/customers"), "path")
+    '/data/customers'
+    """
+    if not isinstance(place, str | os.PathLike):
+        raise ConfigError(
+            f"{argument}={place!r} is neither a path nor a URI. Write one, as in '/data/customers' or 's3://bucket/customers'."
+        )
+    return os.fspath(place)
 
 
 def find_folder(uri: str) -> tuple[fs.FileSystem, str]:

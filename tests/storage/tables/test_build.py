@@ -100,6 +100,15 @@ def test_two_builds_of_one_table_do_not_overwrite_each_other(tmp_path):
     assert pairs_of(PageTable(str(tmp_path)).open().scan(0)) == {(1, "one"): 1}
 
 
+def test_a_folder_may_be_a_path_object_and_nothing_else(tmp_path):
+    table = build_page_table(tmp_path, [rows([(1, "a")])], keys=["k"])
+    assert table == PageTable(tmp_path) == PageTable(str(tmp_path))
+    assert table.open().size.rows == 1
+    for make in (PageTable, lambda uri: build_page_table(uri, [rows([(1, "a")])], keys=["k"])):
+        with pytest.raises(ConfigError, match=r"uri=None is neither a path nor a URI\. Write one"):
+            make(None)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -213,6 +213,13 @@ def test_a_page_table_is_told_from_a_folder_of_files_and_nobody_is_told_to_move_
             ParquetTable(str(folder), ("id",), schema).open()
 
 
+def test_a_path_may_be_a_path_object_and_nothing_else(folder):
+    write(folder, "a.parquet", numbered(0, 2))
+    assert ParquetTable(folder, ("id",)) == ParquetTable(str(folder), ("id",))
+    with pytest.raises(ConfigError, match=r"path=5 is neither a path nor a URI\. Write one"):
+        ParquetTable(5, ("id",))
+
+
 def test_an_unknown_key_is_refused(folder):
     write(folder, "a.parquet", numbered(0, 1))
     with pytest.raises(ConfigError, match=r"keys='idd' is not a column of this table\. Did you mean 'id'"):

@@ -17,6 +17,7 @@ the key itself if the table is cut by range; either way no two tasks may have ro
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from penstock.core.errors import ConfigError
 from penstock.core.master import master_schema
 from penstock.core.rows import RESERVED, Indices, concat
 from penstock.kernels.equal import same
-from penstock.storage.files import is_local
+from penstock.storage.files import is_local, path_of
 from penstock.storage.tables.edit import next_version
 from penstock.storage.tables.manifest import Layout, Manifest, Versions
 from penstock.storage.tables.pages import PageTable
@@ -52,7 +53,7 @@ _SAMPLE = 64
 
 
 def build_page_table(
-    uri: str,
+    uri: str | os.PathLike[str],
     batches: Iterable[pa.Table | pa.RecordBatch],
     keys: Sequence[str],
     *,
@@ -104,7 +105,7 @@ class PageBuild:
     @classmethod
     def begin(
         cls,
-        uri: str,
+        uri: str | os.PathLike[str],
         columns: pa.Schema,
         keys: Sequence[str],
         *,
@@ -114,19 +115,20 @@ class PageBuild:
         page: str | int | None = None,
     ) -> PageBuild:
         """Check what is asked for; nothing is written yet."""
+        folder = path_of(uri, "uri")
         plain = pa.schema([pa.field(entry.name, entry.type) for entry in columns])
         _check_columns(plain, keys)
         check_order(by, keys, plain)
         if partition_rows is not None and partition_rows < 1:
             raise ConfigError(f"partition_rows={partition_rows} leaves no room for a row. Use at least 1.")
         partition_bytes = parse_bytes(partition, "partition")
-        usual = _PAGE if is_local(uri) else partition_bytes
+        usual = _PAGE if is_local(folder) else partition_bytes
         page_bytes = usual if page is None else parse_bytes(page, "page")
         layout = Layout(plain, tuple(keys), by, partition_bytes, partition_rows, page_bytes)
-        there = Versions(uri).numbers()
+        there = Versions(folder).numbers()
         if there:
-            _check_same(uri, Versions(uri).read().layout, layout)
-        return cls(uri, layout, there[-1] + 1 if there else 1)
+            _check_same(folder, Versions(folder).read().layout, layout)
+        return cls(folder, layout, there[-1] + 1 if there else 1)
 
     def write(self, batches: Iterable[pa.Table | pa.RecordBatch], memory: str | int = "256 MB") -> bytes:
         """Write the rows of a range, and report what was written."""

@@ -22,6 +22,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from penstock.core.errors import ConfigError
+from penstock.storage.files import path_of
 from penstock.storage.tables.edit import Edit, check_expected
 from penstock.storage.tables.manifest import Layout, Versions
 from penstock.storage.tables.opened import OpenPageTable, open_version
@@ -42,6 +43,9 @@ class PageTable:
     """
 
     uri: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "uri", path_of(self.uri, "uri"))
 
     @property
     def columns(self) -> pa.Schema:

@@ -26,7 +26,7 @@ from penstock.core.errors import BudgetError, ConfigError, TableError
 from penstock.core.kept import LEFT, Kept
 from penstock.core.master import Changes, TableSize, master_schema
 from penstock.core.rows import Hashes, Indices, concat, hashes_of
-from penstock.storage.files import find_folder
+from penstock.storage.files import find_folder, path_of
 from penstock.storage.tables.arrow import distinct, sorted_master
 from penstock.storage.tables.delta import DeltaLog, is_delta
 from penstock.storage.tables.keyindex import (
@@ -84,6 +84,7 @@ class ParquetTable:
     cache_bytes: int = 32 << 20
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "path", path_of(self.path, "path"))
         object.__setattr__(self, "keys", (self.keys,) if isinstance(self.keys, str) else tuple(self.keys))
         if not self.keys:
             raise ConfigError("keys=() names no column to look rows up by. Write keys=('customer_id',).")
