@@ -143,7 +143,9 @@ def test_a_table_of_other_columns_is_not_overwritten(tmp_path):
 
 
 def test_what_is_no_table_is_not_made_one_by_looking(tmp_path):
-    with pytest.raises(ConfigError, match=r"holds no page table\. Write one with build_page_table\("):
+    with pytest.raises(
+        ConfigError, match=r"holds no page table\. Write one with pk\.write_page_table\(rows, '.*typo', keys="
+    ):
         PageTable(str(tmp_path / "typo")).open()
     assert not (tmp_path / "typo").exists()
 

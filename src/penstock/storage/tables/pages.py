@@ -31,7 +31,7 @@ from penstock.storage.tables.partitions import distinct_keys, enter
 
 @dataclass(frozen=True)
 class PageTable:
-    """The page table in a folder, written with `build_page_table`.
+    """The page table in a folder, written with `pk.write_page_table`.
 
     >>> import tempfile
     >>> from penstock.storage.tables.build import build_page_table

@@ -165,7 +165,8 @@ class ParquetTable:
         listed = self._list()
         if not listed:
             raise TableError(
-                f"{self.path} has no Parquet files yet, so its columns are not known. Write schema=pa.schema(…)."
+                f"{self.path} has no Parquet files yet, so its columns are not known. "
+                f"Write pk.ParquetTable({self.path!r}, {self.keys}, schema=pa.schema(…))."
             )
         return pa.schema([_plain(field) for field in self.read(listed[0]).schema_arrow])
 
