@@ -221,6 +221,24 @@ def test_two_sinks_of_one_path_are_refused(orders, tmp_path):
         orders.to_parquet(str(tmp_path / "out") + "/")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"max_age": -5}, r"max_age=-5 is negative, .* Write how long rows may wait, as in '10 s', or 0"),
+        ({"max_age": "-5 s"}, r"max_age='-5 s' is negative"),
+    ],
+)
+def test_a_lookup_that_makes_no_sense_is_refused(orders, arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        orders.lookup(ROWS, **{"on": "order_id", **arguments})
+
+
+def test_epochs_do_not_begin_before_one_another(flow, orders):
+    paid = orders.to_memory()
+    with pytest.raises(ConfigError, match=r"trigger='-1 s' is negative, .* Write how often epochs begin, as in '1 s'"):
+        paid.start("-1 s")
+
+
 def test_a_lookup_in_pages_is_planned_by_key_without_a_cache_before_anything_is_measured(tmp_path):
     from penstock.flow.lookups import lookup_pilot
 

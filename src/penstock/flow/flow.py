@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from penstock.core.budget import parse_bytes
+from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, FlowError
 from penstock.core.master import TableSource
 from penstock.core.progress import NoPromise, Policy, Punctuated
@@ -41,6 +42,20 @@ class Query(Protocol):
     def progress(self) -> Report:
         """Rates, state, bounds, late rows: what the epochs so far measured."""
         ...
+
+
+def read_trigger(trigger: str) -> int:
+    """The microseconds from one epoch to the next.
+
+    >>> read_trigger("1 s")
+    1000000
+    """
+    every = Duration.of(trigger, "trigger").on("microseconds", "trigger")
+    if every < 0:
+        raise ConfigError(
+            f"trigger={trigger!r} is negative, and no epoch begins before the last. Write how often epochs begin, as in '1 s'."
+        )
+    return every
 
 
 class Flow(abc.ABC):

@@ -328,7 +328,7 @@ class Stream(Outlets):
         source = self._flow._master_table(given, tuple(theirs for _, theirs in keys), freshness)
         keys = in_order_of(source.keys, keys)
         types = (RowType(_as_keys(node.columns, keys, source.columns), tuple(ours for ours, _ in keys), node.time),)
-        age = None if max_age is None else Duration.of(max_age, "max_age")
+        age = None if max_age is None else _age(max_age)
         aside = Shedding(shed) if isinstance(shed, str) else shed
         config = LookupJoin(source, keys, how, method, suffix, age, node.unit, shed=aside)
         made = LookupNode(
@@ -548,6 +548,16 @@ def _row_types(left: Node, right: Node, keys: tuple[tuple[str, str], ...]) -> tu
         RowType(columns[LEFT], tuple(ours for ours, _ in keys), left.time),
         RowType(columns[RIGHT], tuple(theirs for _, theirs in keys), right.time),
     )
+
+
+def _age(max_age: DurationLike) -> Duration:
+    age = Duration.of(max_age, "max_age")
+    if age.amount < 0:
+        raise ConfigError(
+            f"max_age={max_age!r} is negative, but no row is answered before it is there. Write how long rows may "
+            f"wait, as in '10 s', or 0."
+        )
+    return age
 
 
 def _as_keys(columns: pa.Schema, keys: tuple[tuple[str, str], ...], table: pa.Schema) -> pa.Schema:

@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileType
 
 from penstock.core.budget import Budget, BudgetPart
-from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, FlowError
 from penstock.core.kept import LEFT, hand_over, kept_by
 from penstock.core.master import TableSource
@@ -29,7 +28,7 @@ from penstock.core.progress import Policy, Seen, Track, follow, wake
 from penstock.core.rows import TIME
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, as_times, show_time
 from penstock.flow.explain import explain
-from penstock.flow.flow import Flow
+from penstock.flow.flow import Flow, read_trigger
 from penstock.flow.graph import (
     MISSED,
     AggregateNode,
@@ -127,8 +126,7 @@ class LocalFlow(Flow):
         With a `trigger`, a lookup that may shed load has that time for an epoch, as on Spark: rows that it cannot
         answer in it are put aside, and come out in silent epochs after the last.
         """
-        given = None if trigger is None else Duration.of(trigger, "trigger").on("microseconds", "trigger")
-        query = self._run(None if given is None else given / 1e6)
+        query = self._run(None if trigger is None else read_trigger(trigger) / 1e6)
         while query._put_aside:
             query.epoch({})
         return query

@@ -17,11 +17,10 @@ from pyspark.sql.streaming import StreamingQuery
 
 from penstock.core import errors
 from penstock.core.budget import show_bytes
-from penstock.core.durations import Duration
 from penstock.core.errors import CheckpointError, ConfigError, FlowError, PenstockError
 from penstock.core.master import TableSource
 from penstock.flow.explain import explain
-from penstock.flow.flow import Flow
+from penstock.flow.flow import Flow, read_trigger
 from penstock.flow.graph import Freshness, JoinNode, LookupNode, Node, OperatorNode, SelectNode
 from penstock.flow.report import Report
 from penstock.flow.sinks import operators_needed
@@ -79,8 +78,8 @@ class SparkFlow(Flow):
 
     def start(self, trigger: str | None = None) -> SparkQuery:
         """Start, and go on until stopped. An epoch begins every `trigger` (every second), with data or without."""
+        every = read_trigger(trigger or _DEFAULT_TRIGGER)
         query = self._query()
-        every = Duration.of(trigger or _DEFAULT_TRIGGER, "trigger").on("microseconds", "trigger")
         query._engine.trigger = every / 1e6
         query._start(processingTime=f"{every // 1000} milliseconds")
         return query

@@ -217,7 +217,8 @@ def path_of(place: str | os.PathLike[str], argument: str) -> str:
     """
     if not isinstance(place, str | os.PathLike):
         raise ConfigError(
-            f"{argument}={place!r} is neither a path nor a URI. Write one, as in '/data/customers' or 's3://bucket/customers'."
+            f"{argument}={place!r} is neither a path nor a URI. Write one, as in '/data/customers' or "
+            f"'s3://bucket/customers'."
         )
     return os.fspath(place)
 
