@@ -233,7 +233,13 @@ def find_folder(uri: str) -> tuple[fs.FileSystem, str]:
         uri = os.path.abspath(uri)
     for alias, scheme in (("s3a://", "s3://"), ("s3n://", "s3://"), ("file:///", "file:///")):
         uri = uri.replace(alias, scheme, 1) if uri.startswith(alias) else uri
-    files, path = fs.FileSystem.from_uri(uri)
+    try:
+        files, path = fs.FileSystem.from_uri(uri)
+    except pa.ArrowInvalid as error:
+        raise ConfigError(
+            f"{uri!r} is in no file system that pyarrow knows ({error}). Write a path, or a URI such as "
+            f"'s3://bucket/customers'."
+        ) from error
     return files, path.rstrip("/")
 
 

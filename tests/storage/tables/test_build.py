@@ -116,6 +116,9 @@ def test_a_folder_may_be_a_path_object_and_nothing_else(tmp_path):
         ({"keys": ["key"]}, r"keys='key' is not a column of this table\. Its columns are: k, v"),
         ({"partition_rows": 0}, r"partition_rows=0 leaves no room for a row\. Use at least 1"),
         ({"batches": []}, r"batches= is empty, so the table's columns are not known\. Write columns="),
+        ({"batches": "k"}, r"rows=str holds str, not Arrow tables or batches\. Write pa\.table\("),
+        ({"batches": [{"k": 1}]}, r"rows=list holds dict, not Arrow tables .* pa\.Table\.from_pandas\("),
+        ({"batches": [rows([(1, "a")]), {"k": 1}]}, r"rows=dict is not an Arrow table\. Write pa\.table\("),
         ({"batches": [pa.table({"k": [1], "__hash": [1]})]}, r"columns: '__hash' is a name that penstock needs itself"),
     ],
 )

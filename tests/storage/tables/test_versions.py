@@ -216,6 +216,15 @@ def test_changes_name_the_columns_they_miss(tmp_path):
     assert pairs_of(table.open().get(*keys_of([77]))) == {(77, "x"): 1}
 
 
+def test_changes_are_arrow_tables(tmp_path):
+    table = written(tmp_path)
+    for change in (table.append, table.upsert):
+        with pytest.raises(ConfigError, match=r"rows=list is not an Arrow table\. .* pa\.Table\.from_pandas\("):
+            change([{"k": 1}])
+    with pytest.raises(ConfigError, match=r"keys=list is not an Arrow table\. Write pa\.table\("):
+        table.delete([1])
+
+
 def test_at_least_one_version_is_kept(tmp_path):
     with pytest.raises(ConfigError, match=r"keep=0 would delete the table"):
         written(tmp_path).vacuum(keep=0)

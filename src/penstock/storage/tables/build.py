@@ -36,7 +36,15 @@ from penstock.storage.files import is_local, path_of
 from penstock.storage.tables.edit import next_version
 from penstock.storage.tables.manifest import Layout, Manifest, Versions
 from penstock.storage.tables.pages import PageTable
-from penstock.storage.tables.partitions import PageWriter, cut_batch, enter, in_order, order_of, partition_list
+from penstock.storage.tables.partitions import (
+    PageWriter,
+    check_arrow,
+    cut_batch,
+    enter,
+    in_order,
+    order_of,
+    partition_list,
+)
 from penstock.storage.tables.ranges import By, check_order, route_over, sort_order
 
 _FAN = 64
@@ -82,6 +90,11 @@ def build_page_table(
         first = next(given, None)
         if first is None:
             raise ConfigError("batches= is empty, so the table's columns are not known. Write columns=pa.schema(…).")
+        if not isinstance(first, pa.Table | pa.RecordBatch):
+            raise ConfigError(
+                f"rows={type(batches).__name__} holds {type(first).__name__}, not Arrow tables or batches. Write "
+                f"pa.table({{…}}), or of a pandas DataFrame pa.Table.from_pandas(…)."
+            )
         columns, given = first.schema, chain([first], given)
     build = PageBuild.begin(uri, columns, keys, by=by, partition=partition, partition_rows=partition_rows, page=page)
     return build.commit([build.write(given, memory)])
@@ -293,6 +306,7 @@ def _evenly(rows: int, count: int) -> pa.Array:
 def _smaller(batches: Iterable[pa.Table | pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
     """The same rows in batches that are small against the limit."""
     for batch in batches:
+        check_arrow(batch)
         whole = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
         width = max(1, whole.nbytes // max(1, whole.num_rows))
         yield from whole.to_batches(max_chunksize=max(1, limit // 4 // width))

@@ -26,7 +26,7 @@ from penstock.storage.files import path_of
 from penstock.storage.tables.edit import Edit, check_expected
 from penstock.storage.tables.manifest import Layout, Versions
 from penstock.storage.tables.opened import OpenPageTable, open_version
-from penstock.storage.tables.partitions import distinct_keys, enter
+from penstock.storage.tables.partitions import check_arrow, distinct_keys, enter
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,7 @@ class PageTable:
 
     def delete(self, keys: pa.Table | pa.RecordBatch, expected: str | None = None) -> str:
         """Remove the rows that have one of these keys; other columns are not looked at."""
+        check_arrow(keys, "keys")
         names = list(self.keys)
         for name in names:
             if name not in keys.schema.names:
