@@ -152,6 +152,14 @@ def test_a_flow_that_runs_to_its_end_has_all_the_time_and_puts_nothing_aside(tmp
     assert out.table().num_rows == 800
 
 
+@pytest.mark.parametrize("place", ["/proc/nope", "ftp://x/y"])
+def test_a_place_where_nothing_can_be_put_aside_is_refused_at_the_start(place):
+    flow, out = overloaded(even(1), pk.Shedding("considering", to=place))
+    with pytest.raises(ConfigError, match=rf"^to='{place}' cannot be written to: .* Write a folder that"):
+        flow.start(trigger="5 ms")
+    assert out.table().num_rows == 0
+
+
 @pytest.mark.parametrize("method", ["cinlj", "broadcast"])
 def test_what_stays_of_a_table_between_epochs_is_paid_for(tmp_path, method):
     pq.write_table(CUSTOMERS, tmp_path / "customers.parquet", row_group_size=50)

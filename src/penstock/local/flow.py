@@ -58,7 +58,7 @@ from penstock.local import sql
 from penstock.operators.aggregate.missed import missed
 from penstock.operators.lookup import LookupJoin
 from penstock.storage.compaction import compact
-from penstock.storage.files import FilePages, find_folder, folder_for
+from penstock.storage.files import FilePages, find_folder, folder_for, make_folder
 from penstock.storage.memory import MemoryPages
 from penstock.storage.tables.reading import kind_of, read_table, settled
 
@@ -272,6 +272,7 @@ class LocalQuery:
             )
         folder = f"{self._spill.name}/pages-{node.name}"
         for place in node.config.elsewhere.values():
+            make_folder(folder_for(folder, place), f"to={place!r}")
             # State that is lost with the query leaves nothing behind.
             weakref.finalize(self, _remove, folder_for(folder, place))
         return [

@@ -29,6 +29,7 @@ from penstock.spark.epoch import Engine
 from penstock.spark.session import file_system, settings
 from penstock.spark.tables import FrameTable, read_table_on_spark
 from penstock.spark.types import arrow_columns
+from penstock.storage.files import folder_for, make_folder
 from penstock.storage.tables.reading import read_table
 from penstock.storage.versioned import Checkpoint
 
@@ -98,6 +99,9 @@ class SparkFlow(Flow):
         _use_this_python(self.spark)
         _use_the_systems_allocator(self.spark)
         checkpoint = Checkpoint(self.checkpoint)
+        for node in operators_needed(self._sinks):
+            for place in node.config.elsewhere.values() if isinstance(node, LookupNode) else ():
+                make_folder(folder_for(checkpoint.pages(node.name), place), f"to={place!r}")
         checkpoint.claim(self._fingerprint())
         engine = Engine(self.spark, self._sinks, checkpoint, self.memory, self.shards)
         if engine.ledger.ended:

@@ -208,6 +208,20 @@ def open_folder(uri: str) -> tuple[fs.FileSystem, str]:
     return files, path
 
 
+def make_folder(uri: str, given: str) -> None:
+    """Make a folder that will be written to, or refuse it; `given` is the argument that asked for it.
+
+    >>> make_folder("/tmp", "to='/tmp'")
+    """
+    remedy = "Write a folder that every process of the flow can write to."
+    try:
+        files, path = open_folder(uri)
+    except (OSError, ConfigError) as error:
+        raise ConfigError(f"{given} cannot be written to: {error} {remedy}") from error
+    if isinstance(files, fs.LocalFileSystem) and not os.access(path, os.W_OK):
+        raise ConfigError(f"{given} cannot be written to: {path} may only be read. {remedy}")
+
+
 def path_of(place: str | os.PathLike[str], argument: str) -> str:
     """What was written as a path or URI, as text; `argument` is what the error message calls it.
 
