@@ -307,6 +307,8 @@ class TestDemo:
         with pytest.raises(SystemExit) as left:
             cli.main(["demo", "--seconds", seconds])
         assert left.value.code == 2
+        why = "a number of seconds" if seconds == "soon" else "from 1 to 3600"
+        assert capsys.readouterr().err.endswith(f"argument --seconds: {seconds} is not {why}\n")
 
 
 class TestLab:

@@ -86,7 +86,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds") from None
     if not 1 <= seconds <= 3600:
         raise argparse.ArgumentTypeError(f"{text} is not from 1 to 3600")
     return seconds

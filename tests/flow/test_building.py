@@ -89,6 +89,8 @@ def test_memory_must_be_a_size(memory):
         ({"on": "order"}, r"on='order' is not a column of this stream\. Did you mean 'order_id'\?"),
         ({"on": {"order_id": "zzz"}}, r"on='zzz' is not a column of this stream\. Its columns are"),
         ({"on": []}, r"on=\[\] names no key\. Write on='order_id', or a list of columns"),
+        ({"on": 3}, r"on=3 names no columns\. Write on='order_id', a list of columns, or on={'ours': 'theirs'}"),
+        ({"on": [("order_id", "order_id")]}, r"on=\[\('order_id', 'order_id'\)\] names no columns"),
         ({"on": "t"}, r"on='t' is the time column\. Nearness in time is within='s: leave it out of on="),
         ({"within": "10 min"}, r"within='10 min' says not how near in time .* Write pk\.band\('10 min', '10 min'\)"),
         ({"within": None}, r"within=None says not how near"),
@@ -219,6 +221,37 @@ def test_two_sinks_of_one_path_are_refused(orders, tmp_path):
     orders.to_parquet(str(tmp_path / "out"))
     with pytest.raises(ConfigError, match=r"is another sink's path\. Each needs one of its own"):
         orders.to_parquet(str(tmp_path / "out") + "/")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"max_age": -5}, r"max_age=-5 is negative, .* Write how long rows may wait, as in '10 s', or 0"),
+        ({"max_age": "-5 s"}, r"max_age='-5 s' is negative"),
+        ({"shed": None}, r"shed=None is not a way to shed load\. Write shed='considering', .* or pk\.Shedding\("),
+        ({"shed": True}, r"shed=True is not a way to shed load"),
+        ({"shed": pk.Shedding("keep", to=5)}, r"to=5 is not a folder for what is put aside\. Write its path or URI"),
+        ({"on": None}, r"on=None names no columns\. Write on='order_id', a list .*, or on={'ours': 'theirs'}"),
+        ({"method": ["inlj"]}, r"method=\['inlj'\] is not the name of a method\. Write one of auto, broadcast"),
+        ({"name": 5}, r"name=5 is not text\. Write a name in quotes"),
+        ({"table": "ftp://x/y"}, r"'ftp://x/y' is in no file system that pyarrow knows .* Write a path, or a URI"),
+    ],
+)
+def test_a_lookup_that_makes_no_sense_is_refused(orders, arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        orders.lookup(**{"table": ROWS, "on": "order_id", **arguments})
+
+
+@pytest.mark.parametrize("aggregate", ["sum", 3, pk.sum])
+def test_what_is_no_aggregate_is_refused_with_one(orders, aggregate):
+    with pytest.raises(ConfigError, match=r"total=.* is not an aggregate\. .*: total=pk\.sum\('amount'\)"):
+        orders.window(range=10).agg(total=aggregate)
+
+
+def test_epochs_do_not_begin_before_one_another(flow, orders):
+    paid = orders.to_memory()
+    with pytest.raises(ConfigError, match=r"trigger='-1 s' is negative, .* Write how often epochs begin, as in '1 s'"):
+        paid.start("-1 s")
 
 
 def test_a_lookup_in_pages_is_planned_by_key_without_a_cache_before_anything_is_measured(tmp_path):

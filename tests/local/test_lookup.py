@@ -153,6 +153,14 @@ def test_a_flow_that_runs_to_its_end_has_all_the_time_and_puts_nothing_aside(tmp
     assert out.table().num_rows == 800
 
 
+@pytest.mark.parametrize("place", ["/proc/nope", "ftp://x/y"])
+def test_a_place_where_nothing_can_be_put_aside_is_refused_at_the_start(place):
+    flow, out = overloaded(even(1), pk.Shedding("considering", to=place))
+    with pytest.raises(ConfigError, match=rf"^to='{place}' cannot be written to: .* Write a folder that"):
+        flow.start(trigger="5 ms")
+    assert out.table().num_rows == 0
+
+
 @pytest.mark.parametrize("method", ["cinlj", "broadcast"])
 def test_what_stays_of_a_table_between_epochs_is_paid_for(tmp_path, method):
     pq.write_table(CUSTOMERS, tmp_path / "customers.parquet", row_group_size=50)
@@ -231,6 +239,25 @@ def test_a_table_keyed_by_other_columns_is_refused(tmp_path):
     flow = pk.LocalFlow()
     with pytest.raises(ConfigError, match="looks up by k, but the table is keyed by name"):
         flow.source(orders(1), time="t").lookup(pk.PageTable(folder), on="k")
+
+
+def test_a_key_that_the_table_has_not_is_said_to_be_missing_there(tmp_path):
+    orders = pk.LocalFlow().source(pa.table({"k": [1], "t": [1]}), time="t")
+    names = pa.table({"kay": [1]})
+    pq.write_table(names, tmp_path / "a.parquet")
+    for table in (names, str(tmp_path)):
+        with pytest.raises(ConfigError, match=r"^on='k' is not a column of this table\. .* on={'ours': 'theirs'}\.$"):
+            orders.lookup(table, on="k")
+        with pytest.raises(ConfigError, match=r"^on='key' is not a column of this table\. Did you mean 'kay'\?"):
+            orders.lookup(table, on={"k": "key"})
+
+
+def test_the_path_of_a_table_may_be_a_path_object(tmp_path):
+    pq.write_table(CUSTOMERS, tmp_path / "a.parquet")
+    flow = pk.LocalFlow()
+    out = flow.source(pa.table({"k": [1, 900], "t": [1, 2]}), time="t").lookup(tmp_path, on="k").to_memory()
+    flow.run()
+    assert out.table().column("name").to_pylist() == ["customer 1"]
 
 
 def test_a_row_sees_the_version_of_its_epoch_or_of_the_first(tmp_path):

@@ -68,6 +68,20 @@ def test_every_method_gives_what_the_definition_says_over_restarts_on_other_shar
     assert counts["waiting"] == 0
 
 
+def test_a_lookup_that_cannot_run_is_refused_before_anything_is_written(spark, feed, tmp_path):
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="8 MB")
+    source = flow.source(feed("orders", streams(1, 10, 10, seed=1)).stream(spark), time="t")
+    names = master(10, seed=2)
+    with pytest.raises(pk.ConfigError, match=r"^on='kk' is not a column of this table\. Did .* on={'ours': 'theirs'}"):
+        source.lookup(spark.createDataFrame(names), on={"k": "kk"})
+    out = source.lookup(names, on="k", shed=pk.Shedding("considering", to="/proc/nope")).to_memory()
+    with pytest.raises(pk.ConfigError, match=r"trigger='-1 s' is negative"):
+        out.start("-1 s")
+    with pytest.raises(pk.ConfigError, match=r"^to='/proc/nope' cannot be written to: .* Write a folder that"):
+        out.start()
+    assert not (tmp_path / "checkpoint" / "flow.json").exists()
+
+
 def test_a_data_frame_is_written_into_pages_once_and_looked_up_in_from_there(spark, feed, tmp_path):
     epochs, table = streams(2, 500, 80, seed=3), master(80, seed=4, each=3)
     orders = feed("orders", epochs)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.errors import StateError
+from penstock.core.errors import ConfigError, StateError
 from penstock.storage import files
-from penstock.storage.files import FilePages, open_folder
+from penstock.storage.files import FilePages, make_folder, open_folder
 from tests.streams import examples
 
 BATCH = pa.record_batch(
@@ -151,3 +151,9 @@ def test_a_segment_may_be_kept_elsewhere_and_any_store_finds_it_by_name(tmp_path
     assert Path(far).exists(), "another store wrote it: a version may need it"
     store.drop(far)
     assert not Path(far).exists()
+
+
+def test_a_folder_that_may_only_be_read_is_refused_before_it_is_written_to(tmp_path, monkeypatch):
+    monkeypatch.setattr("penstock.storage.files.os.access", lambda path, mode: False)
+    with pytest.raises(ConfigError, match=r"^to='x' cannot be written to: .* may only be read\. Write a folder that"):
+        make_folder(str(tmp_path), "to='x'")

@@ -15,12 +15,18 @@ class ConfigError(PenstockError):
     """An argument that cannot mean what was wanted; raised while the flow is built, before anything runs."""
 
     @classmethod
-    def unknown_column(cls, argument: str, column: str, columns: Iterable[str]) -> Self:
-        """An argument names a column that its stream does not have."""
+    def unknown_column(cls, argument: str, column: str, columns: Iterable[str], of: str = "this stream") -> Self:
+        """An argument names a column that its stream, or what else it speaks `of`, does not have."""
         known = list(columns)
         close = get_close_matches(column, known, n=1)
         hint = f"Did you mean {close[0]!r}?" if close else f"Its columns are: {', '.join(known)}."
-        return cls(f"{argument}={column!r} is not a column of this stream. {hint}")
+        return cls(f"{argument}={column!r} is not a column of {of}. {hint}")
+
+    @classmethod
+    def unknown_key(cls, column: str, columns: Iterable[str]) -> Self:
+        """`on=` names a column that the table of a lookup does not have."""
+        missing = cls.unknown_column("on", column, columns, "this table")
+        return cls(f"{missing} If a key has another name there than in the stream, write on={{'ours': 'theirs'}}.")
 
 
 class DurationError(ConfigError):

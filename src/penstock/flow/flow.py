@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from penstock.core.budget import parse_bytes
+from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, FlowError
 from penstock.core.master import TableSource
 from penstock.core.progress import NoPromise, Policy, Punctuated
@@ -43,6 +44,27 @@ class Query(Protocol):
         ...
 
 
+def read_trigger(trigger: str) -> int:
+    """The microseconds from one epoch to the next.
+
+    >>> read_trigger("1 s")
+    1000000
+    """
+    every = Duration.of(trigger, "trigger").on("microseconds", "trigger")
+    if every < 0:
+        raise ConfigError(
+            f"trigger={trigger!r} is negative, and no epoch begins before the last. Write how often epochs begin, "
+            f"as in '1 s'."
+        )
+    return every
+
+
+def _text(name: Any) -> str | None:
+    if name is not None and not isinstance(name, str):
+        raise ConfigError(f"name={name!r} is not text. Write a name in quotes, or leave name= out.")
+    return name
+
+
 class Flow(abc.ABC):
     """A graph of streams within one memory budget. Made by a host: `penstock.Flow` or `penstock.LocalFlow`."""
 
@@ -75,7 +97,7 @@ class Flow(abc.ABC):
                     f"punctuated({policy.column!r}) is {columns.field(policy.column).type}, but the time column "
                     f"{time!r} is {columns.field(time).type}. Cast it to the same type in the source."
                 )
-        label = name or f"source{len(self._sources)}"
+        label = _text(name) or f"source{len(self._sources)}"
         if any(known.name == label for known in self._sources):
             raise ConfigError(f"name={label!r} is another source's name. Choose one of its own.")
         node = SourceNode(columns=columns, time=time, unit=unit, name=label, progress=policy, data=data)
@@ -151,7 +173,7 @@ class Flow(abc.ABC):
         self._sinks.append(sink)
 
     def _operator_name(self, name: str | None, kind: str) -> str:
-        label = name or f"{kind}{len(self._operators)}"
+        label = _text(name) or f"{kind}{len(self._operators)}"
         if label in self._operators:
             raise ConfigError(f"name={label!r} is another operator's name. Choose one of its own.")
         if not label.replace("-", "_").isidentifier():

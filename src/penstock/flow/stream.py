@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -29,8 +31,9 @@ from penstock.flow.keys import common_key
 from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
 from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, WindowAggregate
 from penstock.operators.aggregate.config import Method as AggregateMethod
-from penstock.operators.lookup import LookupJoin, LookupMethod
+from penstock.operators.lookup import LookupJoin, LookupMethod, Stages
 from penstock.operators.lookup.config import LookupHow, in_order_of
+from penstock.operators.lookup.methods import MethodName
 from penstock.operators.lookup.shedding import Shed, Shedding
 from penstock.operators.window_join import JoinTime, WindowJoin
 from penstock.operators.window_join.config import default_time, read_how, read_on
@@ -322,12 +325,17 @@ class Stream(Outlets):
                 raise ConfigError.unknown_column("on", ours, node.columns.names)
         if freshness not in get_args(Freshness):
             raise ConfigError(f"freshness={freshness!r} is not one of {', '.join(get_args(Freshness))}.")
+        if not isinstance(method, str | Stages):
+            raise ConfigError(
+                f"method={method!r} is not the name of a method. Write one of {', '.join(get_args(MethodName))}."
+            )
+        aside = _shedding(shed)
         called = self._flow._operator_name(name, "lookup")
-        source = self._flow._master_table(table, tuple(theirs for _, theirs in keys), freshness)
+        given = os.fspath(table) if isinstance(table, os.PathLike) else table
+        source = self._flow._master_table(given, tuple(theirs for _, theirs in keys), freshness)
         keys = in_order_of(source.keys, keys)
         types = (RowType(_as_keys(node.columns, keys, source.columns), tuple(ours for ours, _ in keys), node.time),)
-        age = None if max_age is None else Duration.of(max_age, "max_age")
-        aside = Shedding(shed) if isinstance(shed, str) else shed
+        age = None if max_age is None else _age(max_age)
         config = LookupJoin(source, keys, how, method, suffix, age, node.unit, shed=aside)
         made = LookupNode(
             columns=config.output(types),
@@ -414,6 +422,12 @@ class Windowed:
                 f"having={having!r} is an aggregate, but having= is a condition on the results, as having='n > 10'. "
                 f"For a column called having, name it otherwise here and write .select(…, 'n AS having') after it."
             )
+        for called, function in aggregates.items():
+            if not hasattr(type(function), "result"):
+                raise ConfigError(
+                    f"{called}={function!r} is not an aggregate. Write one of penstock's, with the column it is of: "
+                    f"{called}=pk.sum('amount')."
+                )
         results = self._aggregated(aggregates, emit, method, name, start, end)
         return results if having is None else _having(results, having)
 
@@ -546,6 +560,29 @@ def _row_types(left: Node, right: Node, keys: tuple[tuple[str, str], ...]) -> tu
         RowType(columns[LEFT], tuple(ours for ours, _ in keys), left.time),
         RowType(columns[RIGHT], tuple(theirs for _, theirs in keys), right.time),
     )
+
+
+def _shedding(shed: Any) -> Shedding:
+    if isinstance(shed, str):
+        return Shedding(shed)  # type: ignore[arg-type]
+    if not isinstance(shed, Shedding):
+        raise ConfigError(
+            f"shed={shed!r} is not a way to shed load. Write shed='considering', 'keep', 'none' to let rows wait, or "
+            f"pk.Shedding(…)."
+        )
+    if shed.to is not None and not isinstance(shed.to, str | os.PathLike):
+        raise ConfigError(f"to={shed.to!r} is not a folder for what is put aside. Write its path or URI.")
+    return shed if shed.to is None else replace(shed, to=os.fspath(shed.to))
+
+
+def _age(max_age: DurationLike) -> Duration:
+    age = Duration.of(max_age, "max_age")
+    if age.amount < 0:
+        raise ConfigError(
+            f"max_age={max_age!r} is negative, but no row is answered before it is there. Write how long rows may "
+            f"wait, as in '10 s', or 0."
+        )
+    return age
 
 
 def _as_keys(columns: pa.Schema, keys: tuple[tuple[str, str], ...], table: pa.Schema) -> pa.Schema:

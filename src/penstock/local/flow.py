@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileType
 
 from penstock.core.budget import Budget, BudgetPart
-from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, FlowError
 from penstock.core.kept import LEFT, hand_over, kept_by
 from penstock.core.master import TableSource
@@ -29,7 +28,7 @@ from penstock.core.progress import Policy, Seen, Track, follow, wake
 from penstock.core.rows import TIME
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, as_times, show_time
 from penstock.flow.explain import explain
-from penstock.flow.flow import Flow
+from penstock.flow.flow import Flow, read_trigger
 from penstock.flow.graph import (
     MISSED,
     AggregateNode,
@@ -59,7 +58,7 @@ from penstock.local import sql
 from penstock.operators.aggregate.missed import missed
 from penstock.operators.lookup import LookupJoin
 from penstock.storage.compaction import compact
-from penstock.storage.files import FilePages, find_folder, folder_for
+from penstock.storage.files import FilePages, find_folder, folder_for, make_folder
 from penstock.storage.memory import MemoryPages
 from penstock.storage.tables.reading import kind_of, read_table, settled
 
@@ -127,8 +126,7 @@ class LocalFlow(Flow):
         With a `trigger`, a lookup that may shed load has that time for an epoch, as on Spark: rows that it cannot
         answer in it are put aside, and come out in silent epochs after the last.
         """
-        given = None if trigger is None else Duration.of(trigger, "trigger").on("microseconds", "trigger")
-        query = self._run(None if given is None else given / 1e6)
+        query = self._run(None if trigger is None else read_trigger(trigger) / 1e6)
         while query._put_aside:
             query.epoch({})
         return query
@@ -274,6 +272,7 @@ class LocalQuery:
             )
         folder = f"{self._spill.name}/pages-{node.name}"
         for place in node.config.elsewhere.values():
+            make_folder(folder_for(folder, place), f"to={place!r}")
             # State that is lost with the query leaves nothing behind.
             weakref.finalize(self, _remove, folder_for(folder, place))
         return [

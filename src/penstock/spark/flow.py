@@ -17,11 +17,10 @@ from pyspark.sql.streaming import StreamingQuery
 
 from penstock.core import errors
 from penstock.core.budget import show_bytes
-from penstock.core.durations import Duration
 from penstock.core.errors import CheckpointError, ConfigError, FlowError, PenstockError
 from penstock.core.master import TableSource
 from penstock.flow.explain import explain
-from penstock.flow.flow import Flow
+from penstock.flow.flow import Flow, read_trigger
 from penstock.flow.graph import Freshness, JoinNode, LookupNode, Node, OperatorNode, SelectNode
 from penstock.flow.report import Report
 from penstock.flow.sinks import operators_needed
@@ -30,6 +29,7 @@ from penstock.spark.epoch import Engine
 from penstock.spark.session import file_system, settings
 from penstock.spark.tables import FrameTable, read_table_on_spark
 from penstock.spark.types import arrow_columns
+from penstock.storage.files import folder_for, make_folder
 from penstock.storage.tables.reading import read_table
 from penstock.storage.versioned import Checkpoint
 
@@ -79,8 +79,8 @@ class SparkFlow(Flow):
 
     def start(self, trigger: str | None = None) -> SparkQuery:
         """Start, and go on until stopped. An epoch begins every `trigger` (every second), with data or without."""
+        every = read_trigger(trigger or _DEFAULT_TRIGGER)
         query = self._query()
-        every = Duration.of(trigger or _DEFAULT_TRIGGER, "trigger").on("microseconds", "trigger")
         query._engine.trigger = every / 1e6
         query._start(processingTime=f"{every // 1000} milliseconds")
         return query
@@ -99,6 +99,9 @@ class SparkFlow(Flow):
         _use_this_python(self.spark)
         _use_the_systems_allocator(self.spark)
         checkpoint = Checkpoint(self.checkpoint)
+        for node in operators_needed(self._sinks):
+            for place in node.config.elsewhere.values() if isinstance(node, LookupNode) else ():
+                make_folder(folder_for(checkpoint.pages(node.name), place), f"to={place!r}")
         checkpoint.claim(self._fingerprint())
         engine = Engine(self.spark, self._sinks, checkpoint, self.memory, self.shards)
         if engine.ledger.ended:

@@ -44,7 +44,7 @@ class FrameTable:
             raise ConfigError("The table is a stream. Join two streams with .join(…, within=…).")
         for name in self.keys:
             if name not in self.frame.columns:
-                raise ConfigError.unknown_column("on", name, self.frame.columns)
+                raise ConfigError.unknown_key(name, self.frame.columns)
 
     @property
     def columns(self) -> pa.Schema:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-from penstock.core.errors import StateError
+from penstock.core.errors import ConfigError, StateError
 
 _REMEMBERED = 1 << 14
 """So many files are remembered at most."""
@@ -208,6 +208,35 @@ def open_folder(uri: str) -> tuple[fs.FileSystem, str]:
     return files, path
 
 
+def make_folder(uri: str, given: str) -> None:
+    """Make a folder that will be written to, or refuse it; `given` is the argument that asked for it.
+
+    >>> make_folder("/tmp", "to='/tmp'")
+    """
+    remedy = "Write a folder that every process of the flow can write to."
+    try:
+        files, path = open_folder(uri)
+    except (OSError, ConfigError) as error:
+        raise ConfigError(f"{given} cannot be written to: {error} {remedy}") from error
+    if isinstance(files, fs.LocalFileSystem) and not os.access(path, os.W_OK):
+        raise ConfigError(f"{given} cannot be written to: {path} may only be read. {remedy}")
+
+
+def path_of(place: str | os.PathLike[str], argument: str) -> str:
+    """What was written as a path or URI, as text; `argument` is what the error message calls it.
+
+    >>> from pathlib import Path
+    >>> path_of(Path("/data/customers"), "path")
+    '/data/customers'
+    """
+    if not isinstance(place, str | os.PathLike):
+        raise ConfigError(
+            f"{argument}={place!r} is neither a path nor a URI. Write one, as in '/data/customers' or "
+            f"'s3://bucket/customers'."
+        )
+    return os.fspath(place)
+
+
 def find_folder(uri: str) -> tuple[fs.FileSystem, str]:
     """The same of a folder that may not be there, which is left so.
 
@@ -218,7 +247,13 @@ def find_folder(uri: str) -> tuple[fs.FileSystem, str]:
         uri = os.path.abspath(uri)
     for alias, scheme in (("s3a://", "s3://"), ("s3n://", "s3://"), ("file:///", "file:///")):
         uri = uri.replace(alias, scheme, 1) if uri.startswith(alias) else uri
-    files, path = fs.FileSystem.from_uri(uri)
+    try:
+        files, path = fs.FileSystem.from_uri(uri)
+    except pa.ArrowInvalid as error:
+        raise ConfigError(
+            f"{uri!r} is in no file system that pyarrow knows ({error}). Write a path, or a URI such as "
+            f"'s3://bucket/customers'."
+        ) from error
     return files, path.rstrip("/")
 
 

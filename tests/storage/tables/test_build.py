@@ -100,13 +100,25 @@ def test_two_builds_of_one_table_do_not_overwrite_each_other(tmp_path):
     assert pairs_of(PageTable(str(tmp_path)).open().scan(0)) == {(1, "one"): 1}
 
 
+def test_a_folder_may_be_a_path_object_and_nothing_else(tmp_path):
+    table = build_page_table(tmp_path, [rows([(1, "a")])], keys=["k"])
+    assert table == PageTable(tmp_path) == PageTable(str(tmp_path))
+    assert table.open().size.rows == 1
+    for make in (PageTable, lambda uri: build_page_table(uri, [rows([(1, "a")])], keys=["k"])):
+        with pytest.raises(ConfigError, match=r"uri=None is neither a path nor a URI\. Write one"):
+            make(None)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"keys": []}, r"keys=\[\] names no key\. Write keys=\['customer_id'\]"),
-        ({"keys": ["key"]}, r"keys='key' is not a column of this stream\. Its columns are: k, v"),
+        ({"keys": ["key"]}, r"keys='key' is not a column of this table\. Its columns are: k, v"),
         ({"partition_rows": 0}, r"partition_rows=0 leaves no room for a row\. Use at least 1"),
         ({"batches": []}, r"batches= is empty, so the table's columns are not known\. Write columns="),
+        ({"batches": "k"}, r"rows=str holds str, not Arrow tables or batches\. Write pa\.table\("),
+        ({"batches": [{"k": 1}]}, r"rows=list holds dict, not Arrow tables .* pa\.Table\.from_pandas\("),
+        ({"batches": [rows([(1, "a")]), {"k": 1}]}, r"rows=dict is not an Arrow table\. Write pa\.table\("),
         ({"batches": [pa.table({"k": [1], "__hash": [1]})]}, r"columns: '__hash' is a name that penstock needs itself"),
     ],
 )

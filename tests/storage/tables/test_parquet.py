@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock.core.budget import Budget
 from penstock.core.errors import BudgetError, ConfigError, TableError
 from penstock.kernels.hashing import hash_keys
-from penstock.storage.tables import ParquetTable, keyindex
+from penstock.storage.tables import ParquetTable, build_page_table, keyindex
 from tests.storage.tables.rows import get, scanned
 from tests.streams import examples
 
@@ -180,7 +180,7 @@ def test_dictionaries_come_as_their_values(folder):
 
 
 def test_an_empty_folder_is_an_empty_table_if_its_columns_are_given(folder):
-    with pytest.raises(TableError, match="Write schema="):
+    with pytest.raises(TableError, match=r"Write pk\.ParquetTable\('.*', \('id',\), schema=pa\.schema\("):
         ParquetTable(str(folder), ("id",)).open()
     table = ParquetTable(str(folder), ("id",), pa.schema({"id": pa.int64()})).open()
     assert (table.partitions, table.size.rows, get(table, [1])) == (0, 0, [])
@@ -205,9 +205,24 @@ def test_what_is_no_table_is_refused_with_the_remedy(folder, make, message):
         ParquetTable(str(folder / "no"), ("id",)).open()
 
 
+def test_a_page_table_is_told_from_a_folder_of_files_and_nobody_is_told_to_move_its_pages(folder):
+    build_page_table(str(folder), [pa.table({"id": [1]})], keys=["id"])
+    message = rf"{folder} is a page table, .* Write pk\.PageTable\('{folder}'\)"
+    for schema in (None, pa.schema({"id": pa.int64()})):
+        with pytest.raises(TableError, match=message):
+            ParquetTable(str(folder), ("id",), schema).open()
+
+
+def test_a_path_may_be_a_path_object_and_nothing_else(folder):
+    write(folder, "a.parquet", numbered(0, 2))
+    assert ParquetTable(folder, ("id",)) == ParquetTable(str(folder), ("id",))
+    with pytest.raises(ConfigError, match=r"path=5 is neither a path nor a URI\. Write one"):
+        ParquetTable(5, ("id",))
+
+
 def test_an_unknown_key_is_refused(folder):
     write(folder, "a.parquet", numbered(0, 1))
-    with pytest.raises(ConfigError, match="Did you mean 'id'"):
+    with pytest.raises(ConfigError, match=r"keys='idd' is not a column of this table\. Did you mean 'id'"):
         ParquetTable(str(folder), ("idd",)).open()
     with pytest.raises(ConfigError, match="names no column"):
         ParquetTable(str(folder), ())

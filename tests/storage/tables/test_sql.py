@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 import pickle
 import sqlite3
+import subprocess
 import sys
 from decimal import Decimal
 
@@ -251,11 +253,11 @@ def test_a_table_that_is_not_there_is_named(database):
 
 def test_unknown_columns_are_named(database):
     database.run("CREATE TABLE t (key INTEGER)")
-    with pytest.raises(ConfigError, match=r"keys='kay' is not a column.*Did you mean 'key'"):
+    with pytest.raises(ConfigError, match=r"keys='kay' is not a column of this table.*Did you mean 'key'"):
         database.table("t", ("kay",)).open()
     with pytest.raises(ConfigError, match="select='value' is not"):
         database.table("t", ("key",), select=("value",)).open()
-    with pytest.raises(ConfigError, match="updated_column='seen' is not"):
+    with pytest.raises(ConfigError, match="updated_column='seen' is not a column of this table"):
         database.table("t", ("key",), updated_column="seen").open()
 
 
@@ -348,6 +350,24 @@ def test_a_duckdb_file_is_left_to_writers_between_epochs(duckdb):
         assert len(get(table, [1, 2, 100, 101, 102])) == 2 + n
         del table
         duckdb.run(f"INSERT INTO people VALUES ({100 + n}, 'new')")
+
+
+@pytest.mark.parametrize("where", ["this process", "another"])
+def test_a_duckdb_file_that_is_being_written_says_that_it_has_one_writer_or_many_readers(duckdb, where):
+    duckdb.run(*PEOPLE)
+    path = duckdb.url.partition(":///")[2]
+    writing = f"import duckdb; writer = duckdb.connect({path!r}); print('open', flush=True); input()"
+    if where == "this process":
+        writer = contextlib.closing(pytest.importorskip("duckdb").connect(path))
+    else:
+        writer = subprocess.Popen([sys.executable, "-c", writing], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert writer.stdout.readline() == b"open\n"
+    with writer:
+        with pytest.raises(TableError, match=r"open elsewhere for writing, .* one writer or many readers\. Close the"):
+            duckdb.table("people", ("id",)).open()
+        if where == "another":
+            writer.communicate(b"\n")
+    assert len(get(duckdb.table("people", ("id",)).open(), [1, 2])) == 2
 
 
 def test_postgres_ends_a_backend_and_the_next_get_works(postgres):

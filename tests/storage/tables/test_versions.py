@@ -143,7 +143,9 @@ def test_a_table_of_other_columns_is_not_overwritten(tmp_path):
 
 
 def test_what_is_no_table_is_not_made_one_by_looking(tmp_path):
-    with pytest.raises(ConfigError, match=r"holds no page table\. Write one with build_page_table\("):
+    with pytest.raises(
+        ConfigError, match=r"holds no page table\. Write one with pk\.write_page_table\(rows, '.*typo', keys="
+    ):
         PageTable(str(tmp_path / "typo")).open()
     assert not (tmp_path / "typo").exists()
 
@@ -202,7 +204,7 @@ def test_a_table_of_another_format_is_refused(tmp_path, monkeypatch):
 
 def test_changes_name_the_columns_they_miss(tmp_path):
     table = written(tmp_path)
-    with pytest.raises(ConfigError, match=r"keys='k' is not a column of this stream\. .* K"):
+    with pytest.raises(ConfigError, match=r"keys='k' is not a column of the table given\. .* K"):
         table.delete(pa.table({"K": [1]}))
     with pytest.raises(
         ConfigError, match=r"rows: column 'v' \(string\) is not among k\. Give all columns of the table"
@@ -212,6 +214,15 @@ def test_changes_name_the_columns_they_miss(tmp_path):
         table.append(pa.table({"k": ["x"], "v": ["x"]}))
     assert table.append(pa.table({"v": ["x"], "k": pa.array([77], pa.int8())})) == "2"
     assert pairs_of(table.open().get(*keys_of([77]))) == {(77, "x"): 1}
+
+
+def test_changes_are_arrow_tables(tmp_path):
+    table = written(tmp_path)
+    for change in (table.append, table.upsert):
+        with pytest.raises(ConfigError, match=r"rows=list is not an Arrow table\. .* pa\.Table\.from_pandas\("):
+            change([{"k": 1}])
+    with pytest.raises(ConfigError, match=r"keys=list is not an Arrow table\. Write pa\.table\("):
+        table.delete([1])
 
 
 def test_at_least_one_version_is_kept(tmp_path):

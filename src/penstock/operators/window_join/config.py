@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
@@ -264,11 +264,17 @@ def read_on(on: str | Sequence[str] | Mapping[str, str]) -> tuple[tuple[str, str
     >>> read_on("k"), read_on({"id": "order_id"})
     ((('k', 'k'),), (('id', 'order_id'),))
     """
-    if isinstance(on, str):
-        return ((on, on),)
     if isinstance(on, Mapping):
-        return tuple(on.items())
-    return tuple((name, name) for name in on)
+        pairs = tuple(on.items())
+    else:
+        names = [on] if isinstance(on, str) or not isinstance(on, Iterable) else on
+        pairs = tuple((name, name) for name in names)
+    if not all(isinstance(name, str) for pair in pairs for name in pair):
+        raise ConfigError(
+            f"on={on!r} names no columns. Write on='order_id', a list of columns, or on={{'ours': 'theirs'}} where "
+            f"their names differ."
+        )
+    return pairs
 
 
 def default_time(how: How) -> JoinTime:

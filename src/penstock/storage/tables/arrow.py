@@ -32,7 +32,7 @@ class ArrowTable:
     def __post_init__(self) -> None:
         for name in self.keys:
             if name not in self.rows.column_names:
-                raise ConfigError.unknown_column("keys", name, self.rows.column_names)
+                raise ConfigError.unknown_column("keys", name, self.rows.column_names, "this table")
 
     @property
     def columns(self) -> pa.Schema:

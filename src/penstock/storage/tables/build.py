@@ -17,6 +17,7 @@ the key itself if the table is cut by range; either way no two tasks may have ro
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,11 +32,19 @@ from penstock.core.errors import ConfigError
 from penstock.core.master import master_schema
 from penstock.core.rows import RESERVED, Indices, concat
 from penstock.kernels.equal import same
-from penstock.storage.files import is_local
+from penstock.storage.files import is_local, path_of
 from penstock.storage.tables.edit import next_version
 from penstock.storage.tables.manifest import Layout, Manifest, Versions
 from penstock.storage.tables.pages import PageTable
-from penstock.storage.tables.partitions import PageWriter, cut_batch, enter, in_order, order_of, partition_list
+from penstock.storage.tables.partitions import (
+    PageWriter,
+    check_arrow,
+    cut_batch,
+    enter,
+    in_order,
+    order_of,
+    partition_list,
+)
 from penstock.storage.tables.ranges import By, check_order, route_over, sort_order
 
 _FAN = 64
@@ -52,7 +61,7 @@ _SAMPLE = 64
 
 
 def build_page_table(
-    uri: str,
+    uri: str | os.PathLike[str],
     batches: Iterable[pa.Table | pa.RecordBatch],
     keys: Sequence[str],
     *,
@@ -81,6 +90,11 @@ def build_page_table(
         first = next(given, None)
         if first is None:
             raise ConfigError("batches= is empty, so the table's columns are not known. Write columns=pa.schema(…).")
+        if not isinstance(first, pa.Table | pa.RecordBatch):
+            raise ConfigError(
+                f"rows={type(batches).__name__} holds {type(first).__name__}, not Arrow tables or batches. Write "
+                f"pa.table({{…}}), or of a pandas DataFrame pa.Table.from_pandas(…)."
+            )
         columns, given = first.schema, chain([first], given)
     build = PageBuild.begin(uri, columns, keys, by=by, partition=partition, partition_rows=partition_rows, page=page)
     return build.commit([build.write(given, memory)])
@@ -104,7 +118,7 @@ class PageBuild:
     @classmethod
     def begin(
         cls,
-        uri: str,
+        uri: str | os.PathLike[str],
         columns: pa.Schema,
         keys: Sequence[str],
         *,
@@ -114,19 +128,20 @@ class PageBuild:
         page: str | int | None = None,
     ) -> PageBuild:
         """Check what is asked for; nothing is written yet."""
+        folder = path_of(uri, "uri")
         plain = pa.schema([pa.field(entry.name, entry.type) for entry in columns])
         _check_columns(plain, keys)
         check_order(by, keys, plain)
         if partition_rows is not None and partition_rows < 1:
             raise ConfigError(f"partition_rows={partition_rows} leaves no room for a row. Use at least 1.")
         partition_bytes = parse_bytes(partition, "partition")
-        usual = _PAGE if is_local(uri) else partition_bytes
+        usual = _PAGE if is_local(folder) else partition_bytes
         page_bytes = usual if page is None else parse_bytes(page, "page")
         layout = Layout(plain, tuple(keys), by, partition_bytes, partition_rows, page_bytes)
-        there = Versions(uri).numbers()
+        there = Versions(folder).numbers()
         if there:
-            _check_same(uri, Versions(uri).read().layout, layout)
-        return cls(uri, layout, there[-1] + 1 if there else 1)
+            _check_same(folder, Versions(folder).read().layout, layout)
+        return cls(folder, layout, there[-1] + 1 if there else 1)
 
     def write(self, batches: Iterable[pa.Table | pa.RecordBatch], memory: str | int = "256 MB") -> bytes:
         """Write the rows of a range, and report what was written."""
@@ -291,6 +306,7 @@ def _evenly(rows: int, count: int) -> pa.Array:
 def _smaller(batches: Iterable[pa.Table | pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
     """The same rows in batches that are small against the limit."""
     for batch in batches:
+        check_arrow(batch)
         whole = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
         width = max(1, whole.nbytes // max(1, whole.num_rows))
         yield from whole.to_batches(max_chunksize=max(1, limit // 4 // width))
@@ -314,7 +330,7 @@ def _check_columns(columns: pa.Schema, keys: Sequence[str]) -> None:
         raise ConfigError("keys=[] names no key. Write keys=['customer_id'], or several columns.")
     for name in keys:
         if name not in columns.names:
-            raise ConfigError.unknown_column("keys", name, columns.names)
+            raise ConfigError.unknown_column("keys", name, columns.names, "this table")
     for name in columns.names:
         if name in RESERVED:
             raise ConfigError(f"columns: {name!r} is a name that penstock needs itself. Rename that column.")

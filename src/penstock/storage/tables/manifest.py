@@ -125,7 +125,7 @@ class Versions:
         numbers = self.numbers()
         if not numbers:
             raise ConfigError(
-                f"uri={self.uri!r} holds no page table. Write one with build_page_table(uri, batches, keys=[…])."
+                f"uri={self.uri!r} holds no page table. Write one with pk.write_page_table(rows, {self.uri!r}, keys=…)."
             )
         number = numbers[-1] if version is None else _number(version)
         if number not in numbers:

@@ -22,15 +22,16 @@ from functools import cached_property
 import pyarrow as pa
 
 from penstock.core.errors import ConfigError
+from penstock.storage.files import path_of
 from penstock.storage.tables.edit import Edit, check_expected
 from penstock.storage.tables.manifest import Layout, Versions
 from penstock.storage.tables.opened import OpenPageTable, open_version
-from penstock.storage.tables.partitions import distinct_keys, enter
+from penstock.storage.tables.partitions import check_arrow, distinct_keys, enter
 
 
 @dataclass(frozen=True)
 class PageTable:
-    """The page table in a folder, written with `build_page_table`.
+    """The page table in a folder, written with `pk.write_page_table`.
 
     >>> import tempfile
     >>> from penstock.storage.tables.build import build_page_table
@@ -42,6 +43,9 @@ class PageTable:
     """
 
     uri: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "uri", path_of(self.uri, "uri"))
 
     @property
     def columns(self) -> pa.Schema:
@@ -86,10 +90,11 @@ class PageTable:
 
     def delete(self, keys: pa.Table | pa.RecordBatch, expected: str | None = None) -> str:
         """Remove the rows that have one of these keys; other columns are not looked at."""
+        check_arrow(keys, "keys")
         names = list(self.keys)
         for name in names:
             if name not in keys.schema.names:
-                raise ConfigError.unknown_column("keys", name, keys.schema.names)
+                raise ConfigError.unknown_column("keys", name, keys.schema.names, "the table given")
         only = Layout(pa.schema([self.columns.field(name) for name in names]), self.keys, self.layout.by)
         removed = distinct_keys(enter(keys, only)[0], only)
         return self._change(removed, None, expected, 0)

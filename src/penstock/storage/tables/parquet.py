@@ -7,6 +7,7 @@ first opened (`keyindex`). Rows with a null in their key are never returned.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import threading
 from collections import OrderedDict
@@ -25,7 +26,7 @@ from penstock.core.errors import BudgetError, ConfigError, TableError
 from penstock.core.kept import LEFT, Kept
 from penstock.core.master import Changes, TableSize, master_schema
 from penstock.core.rows import Hashes, Indices, concat, hashes_of
-from penstock.storage.files import find_folder
+from penstock.storage.files import find_folder, path_of
 from penstock.storage.tables.arrow import distinct, sorted_master
 from penstock.storage.tables.delta import DeltaLog, is_delta
 from penstock.storage.tables.keyindex import (
@@ -51,6 +52,9 @@ _SAMPLE = 256
 
 _OPEN = 64
 """Files that stay open."""
+
+_MANIFEST = re.compile(r"versions/\d+\.json")
+"""A file that page tables have, and no others."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,7 @@ class ParquetTable:
     cache_bytes: int = 32 << 20
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "path", path_of(self.path, "path"))
         object.__setattr__(self, "keys", (self.keys,) if isinstance(self.keys, str) else tuple(self.keys))
         if not self.keys:
             raise ConfigError("keys=() names no column to look rows up by. Write keys=('customer_id',).")
@@ -90,11 +95,15 @@ class ParquetTable:
     @cached_property
     def columns(self) -> pa.Schema:
         """The table's columns."""
-        schema = self.schema if self.schema is not None else self._first_schema()
         for name in self.keys:
-            if name not in schema.names:
-                raise ConfigError.unknown_column("keys", name, schema.names)
-        return schema
+            if name not in self.held.names:
+                raise ConfigError.unknown_column("keys", name, self.held.names, "this table")
+        return self.held
+
+    @cached_property
+    def held(self) -> pa.Schema:
+        """The columns that are there, be the keys among them or not."""
+        return self.schema if self.schema is not None else self._first_schema()
 
     def open(self, version: str | None = None) -> OpenParquetTable:
         """The table with the files it has now, or had as of `version`, which must all be there still."""
@@ -156,7 +165,8 @@ class ParquetTable:
         listed = self._list()
         if not listed:
             raise TableError(
-                f"{self.path} has no Parquet files yet, so its columns are not known. Write schema=pa.schema(…)."
+                f"{self.path} has no Parquet files yet, so its columns are not known. "
+                f"Write pk.ParquetTable({self.path!r}, {self.keys}, schema=pa.schema(…))."
             )
         return pa.schema([_plain(field) for field in self.read(listed[0]).schema_arrow])
 
@@ -174,6 +184,10 @@ class ParquetTable:
             return _data_files(files.get_file_info([f"{path}/{name}" for name in sorted(DeltaLog(self.path).files)]))
         infos = files.get_file_info(fs.FileSelector(path, recursive=True))
         shown = {name: info for info in infos if not _hidden(name := info.path[len(path) :].lstrip("/"))}
+        if any(_MANIFEST.fullmatch(name) for name in shown):
+            raise TableError(
+                f"{self.path} is a page table, whose files are no Parquet files. Write pk.PageTable({self.path!r})."
+            )
         for name in shown:
             if "=" in os.path.dirname(name):
                 raise TableError(

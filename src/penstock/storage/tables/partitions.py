@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +42,7 @@ def enter(rows: pa.Table | pa.RecordBatch, layout: Layout) -> tuple[pa.RecordBat
     >>> enter(pa.table({"k": [3, None]}), layout)[1]
     1
     """
+    check_arrow(rows)
     columns = [_column(rows, entry, layout) for entry in layout.columns]
     arrays = [pa.array(np.zeros(rows.num_rows, np.uint64)), *columns]
     batch = pa.RecordBatch.from_arrays(arrays, schema=master_schema(layout.columns))
@@ -50,6 +52,15 @@ def enter(rows: pa.Table | pa.RecordBatch, layout: Layout) -> tuple[pa.RecordBat
     kept = batch if there.all() else batch.filter(pa.array(there))
     hashes = hash_keys([kept.column(name) for name in layout.keys])
     return kept.set_column(0, HASH, pa.array(hashes)), rows.num_rows - kept.num_rows
+
+
+def check_arrow(rows: Any, argument: str = "rows") -> None:
+    """Refuse what is no Arrow table, nor a batch."""
+    if not isinstance(rows, pa.Table | pa.RecordBatch):
+        raise ConfigError(
+            f"{argument}={type(rows).__name__} is not an Arrow table. Write pa.table({{…}}), or of a pandas DataFrame "
+            f"pa.Table.from_pandas(…)."
+        )
 
 
 def keys_of(rows: pa.RecordBatch, layout: Layout) -> list[pa.Array]:

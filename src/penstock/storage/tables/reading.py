@@ -23,15 +23,25 @@ def read_table(table: Any, keys: tuple[str, ...]) -> TableSource:
     ('id',)
     """
     if isinstance(table, pa.Table):
+        _check_on(keys, table.schema)
         return ArrowTable(table, keys)
     if isinstance(table, str):
-        return ParquetTable(table, keys)
+        files = ParquetTable(table, keys)
+        _check_on(keys, files.held)
+        return files
     if isinstance(table, TableSource):
         return table
     raise ConfigError(
         f"table={type(table).__name__} is nothing that rows can be looked up in. Give an Arrow table, a folder of "
         f"Parquet files, pk.PageTable(…), pk.SqlTable(…), or on Spark a batch DataFrame."
     )
+
+
+def _check_on(keys: tuple[str, ...], columns: pa.Schema) -> None:
+    """Of a table that has no keys of its own they are those of `on=`."""
+    for name in keys:
+        if name not in columns.names:
+            raise ConfigError.unknown_key(name, columns.names)
 
 
 def kind_of(table: TableSource) -> Literal["arrow", "pages", "parquet", "sql", "remote"]:

@@ -137,7 +137,7 @@ class SqlTable:
         for argument, names in (("keys", self.keys), ("select", self.select or ())):
             for name in names:
                 if name not in held:
-                    raise ConfigError.unknown_column(argument, name, held)
+                    raise ConfigError.unknown_column(argument, name, held, "this table")
         for name in self.keys:
             if held[name].key is None:
                 raise ConfigError(
@@ -193,7 +193,7 @@ class SqlTable:
         """The column that tells what changed."""
         held = {column.name: column for column in self._all_columns}
         if self.updated_column not in held:
-            raise ConfigError.unknown_column("updated_column", str(self.updated_column), held)
+            raise ConfigError.unknown_column("updated_column", str(self.updated_column), held, "this table")
         return held[self.updated_column]
 
     @cached_property

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.core.errors import BudgetError
+from penstock.core.errors import BudgetError, TableError
 from penstock.storage.tables.databases.protocol import Column, Parameter, TableName, quoted, selected, typed
 
 _KEYS = "penstock_keys"
@@ -24,6 +24,9 @@ _LEAST_MEMORY = 16 << 20
 
 _ROWS = 2_048
 """Rows that come at a time: as many as DuckDB works on."""
+
+_TAKEN = ("Could not set lock", "different configuration")
+"""What DuckDB says of a file that another process writes, and of one that this process does."""
 
 _CASTS = {
     "TINYINT": "TINYINT",
@@ -60,7 +63,16 @@ class DuckDb:
         import duckdb
 
         config = {"memory_limit": _MEMORY, "threads": 1}
-        return cls(duckdb.connect(path, read_only=True, config=config), ours=True)
+        try:
+            return cls(duckdb.connect(path, read_only=True, config=config), ours=True)
+        except (duckdb.IOException, duckdb.ConnectionException) as error:
+            if not any(sign in str(error) for sign in _TAKEN):
+                raise
+            raise TableError(
+                f"{path} is open elsewhere for writing, but a DuckDB file has one writer or many readers. Close the "
+                f"writer's connection once it has written: a flow holds the file only while an epoch reads it. "
+                f"DuckDB says: {error}"
+            ) from error
 
     def columns(self, table: TableName) -> list[Column]:
         """By their declarations."""
