@@ -93,9 +93,8 @@ def test_of_lookups_in_a_row_each_gives_back_what_it_held_and_nothing_else(asked
 
 def test_a_lookup_that_asks_for_too_little_is_told_how_much_is_needed():
     flow = pk.LocalFlow(shards=2)
-    flow.source(orders(1), time="t").lookup(CUSTOMERS, on="k", memory=1500, name="who").to_memory()
-    with pytest.raises(ConfigError, match=r"memory=1500 of 'who' over 2 shards is too small .* memory=2000"):
-        flow.run()
+    with pytest.raises(ConfigError, match=r"memory=1500 over 2 shards is too small .* memory=2000"):
+        flow.source(orders(1), time="t").lookup(CUSTOMERS, on="k", memory=1500)
 
 
 @dataclass(frozen=True)

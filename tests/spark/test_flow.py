@@ -447,6 +447,8 @@ def test_wrong_arguments_are_refused_when_they_are_written(spark, tmp_path, feed
         pk.Flow(spark, checkpoint=str(tmp_path / "c"), memory="1 MB")
     flow = pk.Flow(spark, checkpoint=str(tmp_path / "c"), memory="64 MB")
     left, right = sources(spark, flow, feed)
+    with pytest.raises(pk.ConfigError, match=r"memory=10 .*too small for one page. Write at least memory='2 MB'"):
+        left.lookup(pa.table({"id": [1]}), on="id", memory=10)
     with pytest.raises(pk.ConfigError, match=r"on='idd' is not a column of this stream. Did you mean 'id'\?"):
         left.join(right, on="idd", within=pk.band(1, 1))
     with pytest.raises(pk.ConfigError, match=r"'no_such' cannot be computed"):

@@ -111,11 +111,11 @@ def _counted(node: LookupNode, report: Report) -> list[str]:
         return []
     epochs, waits = [operator.counts for operator in reports], reports[-1].waits or Waits()
     hits, misses, reads = (sum(counts.get(name, 0) for counts in epochs) for name in ("hits", "misses", "reads"))
-    share = f"{100 * hits / (hits + misses):.1f} % of the rows" if hits + misses else "no rows"
-    return [
-        f"  cache: {epochs[-1].get('cached', 0):,} rows of the table answered for {share}; the table was read "
-        f"{reads:,} times; {waits}"
-    ]
+    read = f"the table was read {reads:,} times; {waits}"
+    if not hits + misses:
+        return [f"  no cache was asked; {read}"]
+    share = f"{100 * hits / (hits + misses):.1f} % of the rows"
+    return [f"  cache: {epochs[-1].get('cached', 0):,} rows of the table answered for {share}; {read}"]
 
 
 def _describe_aggregate(node: AggregateNode, choice: AggregateChoice | None) -> list[str]:

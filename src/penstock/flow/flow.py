@@ -146,6 +146,10 @@ class Flow(abc.ABC):
         """Run over everything there is; with `end`, then end the streams, so that all that was held back comes out."""
 
     @abc.abstractmethod
+    def _check_memory(self, memory: str | int) -> int:
+        """The bytes of some memory; raise unless each task can do its work in its share of it."""
+
+    @abc.abstractmethod
     def _columns_of(self, data: Any) -> pa.Schema:
         """The columns of a source."""
 

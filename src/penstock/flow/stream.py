@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
 
-from penstock.core.budget import parse_bytes
 from penstock.core.durations import Duration, DurationLike
 from penstock.core.errors import ConfigError
 from penstock.core.rows import RowType
@@ -348,7 +347,7 @@ class Stream(Outlets):
             config=config,
             types=types,
             freshness=freshness,
-            memory=None if memory is None else parse_bytes(memory),
+            memory=None if memory is None else self._flow._check_memory(memory),
         )
         return self._made(made)
 
@@ -445,8 +444,9 @@ class Windowed:
         node = stream._node
         if not node.timed:
             raise ConfigError(
-                "The stream has lost its event time: it is a join of streams whose time columns were not selected. "
-                "Keep the time column in the .select(…) before that join."
+                "The stream has lost its event time: before a join or a lookup its time column was not selected, or "
+                "windows were aggregated. Keep the time column in the .select(…) before that, or look up after the "
+                "last window."
             )
         config = WindowAggregate(self._window, self._by, tuple(aggregates.items()), emit, node.unit, method, start, end)
         types = (RowType(_needed(node, config), config.keys, node.time),)

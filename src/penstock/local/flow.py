@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import FileType
 
-from penstock.core.budget import Budget, BudgetPart
+from penstock.core.budget import Budget, BudgetPart, parse_bytes
 from penstock.core.errors import ConfigError, FlowError
 from penstock.core.kept import LEFT, hand_over, kept_by
 from penstock.core.master import TableSource
@@ -102,12 +102,8 @@ class LocalFlow(Flow):
         super().__init__(memory)
         if shards < 1:
             raise ConfigError(f"shards={shards} leaves no place to run. Write 1 or more.")
-        if self.memory // shards < _SMALLEST_SHARE:
-            raise ConfigError(
-                f"memory={memory!r} over {shards} shards is too small for one page. "
-                f"Write at least memory={_SMALLEST_SHARE * shards}."
-            )
         self.shards = shards
+        self._check_memory(memory)
         self._now = now or (lambda: clock.time_ns() // 1000)
 
     def source(self, data: Any, time: str, progress: Policy | None = None, name: str | None = None) -> Stream:
@@ -170,6 +166,15 @@ class LocalFlow(Flow):
 
     def _check_pairs(self, node: JoinNode, condition: str) -> None:
         sql.where_pairs(node.columns.empty_table(), condition, node.sides)
+
+    def _check_memory(self, memory: str | int) -> int:
+        size = parse_bytes(memory)
+        if size // self.shards < _SMALLEST_SHARE:
+            raise ConfigError(
+                f"memory={memory!r} over {self.shards} shards is too small for one page. "
+                f"Write at least memory={_SMALLEST_SHARE * self.shards}."
+            )
+        return size
 
     def _master_table(self, table: Any, keys: tuple[str, ...], freshness: Freshness) -> TableSource:
         return read_table(table, keys)
@@ -265,11 +270,6 @@ class LocalQuery:
         if not isinstance(node, LookupNode) or (node.memory is None and not node.config.elsewhere):
             return shared
         share = self._share_of(node)
-        if share < _SMALLEST_SHARE:
-            raise ConfigError(
-                f"memory={node.memory} of {node.name!r} over {self._flow.shards} shards is too small for one page. "
-                f"Write at least memory={_SMALLEST_SHARE * self._flow.shards}."
-            )
         folder = f"{self._spill.name}/pages-{node.name}"
         for place in node.config.elsewhere.values():
             make_folder(folder_for(folder, place), f"to={place!r}")

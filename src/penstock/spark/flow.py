@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from penstock.core import errors
-from penstock.core.budget import show_bytes
+from penstock.core.budget import parse_bytes, show_bytes
 from penstock.core.errors import CheckpointError, ConfigError, FlowError, PenstockError
 from penstock.core.master import TableSource
 from penstock.flow.explain import explain
@@ -70,12 +70,7 @@ class SparkFlow(Flow):
         self.spark = spark
         self.checkpoint = str(checkpoint)
         self._schemas = Schemas()
-        slots = max(1, spark.sparkContext.defaultParallelism)
-        if self.memory // slots < _SMALLEST_SHARE:
-            raise ConfigError(
-                f"memory={memory!r} over {slots} tasks at a time leaves {show_bytes(self.memory // slots)} each, "
-                f"too small for one page. Write at least memory='{_SMALLEST_SHARE * slots // 10**6} MB'."
-            )
+        self._check_memory(memory)
 
     def start(self, trigger: str | None = None) -> SparkQuery:
         """Start, and go on until stopped. An epoch begins every `trigger` (every second), with data or without."""
@@ -143,6 +138,15 @@ class SparkFlow(Flow):
 
     def _check_pairs(self, node: JoinNode, condition: str) -> None:
         _analysed(lambda: where_pairs(node, self._empty(node), condition), [condition])
+
+    def _check_memory(self, memory: str | int) -> int:
+        size, slots = parse_bytes(memory), max(1, self.spark.sparkContext.defaultParallelism)
+        if size // slots < _SMALLEST_SHARE:
+            raise ConfigError(
+                f"memory={memory!r} over {slots} tasks at a time leaves {show_bytes(size // slots)} each, "
+                f"too small for one page. Write at least memory='{_SMALLEST_SHARE * slots // 10**6} MB'."
+            )
+        return size
 
     def _master_table(self, table: Any, keys: tuple[str, ...], freshness: Freshness) -> TableSource:
         given = read_table_on_spark(self.spark, table, keys, freshness)

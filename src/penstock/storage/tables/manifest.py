@@ -131,7 +131,9 @@ class Versions:
         if number not in numbers:
             raise TableError(
                 f"Version {version} of table {self.uri} is not there; it has {numbers[0]} to {numbers[-1]}. "
-                f"Older ones were vacuumed: open a newer one, and vacuum with a larger keep= if readers need more time."
+                f"Older ones were vacuumed: open a newer one, and vacuum with a larger keep= if readers need more "
+                f"time. A flow that looks up in a snapshot stays with its version: write freshness='latest', or start "
+                f"it with a new checkpoint."
             )
         found = self.find(number)
         if found is None:

@@ -102,8 +102,9 @@ class PageTable:
     def vacuum(self, keep: int = 2) -> tuple[int, int]:
         """Delete all but the last `keep` versions; how many files and bytes were freed.
 
-        Joins at work on a version that goes fail, so keep those that epochs under way may have opened. `changes`
-        reaches back as far as versions are kept; from before that, any key may have changed.
+        Joins at work on a version that goes fail, so keep those that epochs under way may have opened, and the one that
+        a flow with ``freshness="snapshot"`` began with: it needs that for as long as it lives. `changes` reaches back
+        as far as versions are kept; from before that, any key may have changed.
         """
         if keep < 1:
             raise ConfigError(f"keep={keep} would delete the table. Keep at least 1 version, 2 while it is joined.")
