@@ -544,3 +544,33 @@ def test_sqlite_values_of_another_type_than_declared_are_named(sqlite):
     sqlite.run("CREATE TABLE t (k INTEGER, v INTEGER)", "INSERT INTO t VALUES (1, 'many')")
     with pytest.raises(TableError, match=r"Column 'v' holds a value that is no int64.*Leave it out of select="):
         get(sqlite.table("t", ("k",)).open(), [1])
+
+
+def test_postgres_texts_that_it_cannot_hold_find_nothing(postgres):
+    postgres.run("CREATE TABLE t (k text, c char(3))", "INSERT INTO t VALUES ('a', 'b')")
+    row = {"k": "a", "c": "b"}
+    assert get(postgres.table("t", ("k",)).open(), ["a", "a\0b", "\0", None]) == [row]
+    assert get(postgres.table("t", ("c",)).open(), ["b", "b\0"]) == [row]
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamptz"])
+def test_postgres_times_of_years_that_it_spells_otherwise_find_nothing(postgres, kind):
+    postgres.run(f"CREATE TABLE t (k {kind})", "INSERT INTO t VALUES ('2024-02-29 12:00:00')")
+    table = postgres.table("t", ("k",)).open()
+    noon = 1_709_208_000_000_000
+    keys = pa.array(
+        [-(2**63), -62_198_755_200_000_000, -62_135_596_800_000_001, noon, 253_402_300_800_000_000, 2**63 - 1]
+    )
+    assert len(get(table, keys.cast(table.columns.field("k").type))) == 1
+
+
+def test_postgres_dates_of_years_that_it_spells_otherwise_find_nothing(postgres):
+    postgres.run("CREATE TABLE t (k date)", "INSERT INTO t VALUES ('2024-02-29')")
+    days = pa.array([-(2**31), -719_529, -719_163, 19_782, 2_932_897, 2**31 - 1], pa.int32())
+    assert get(postgres.table("t", ("k",)).open(), days.cast(pa.date32())) == [{"k": dt.date(2024, 2, 29)}]
+
+
+def test_postgres_instants_are_found_by_the_clock_of_any_place(postgres):
+    postgres.run("CREATE TABLE t (k timestamptz)", "INSERT INTO t VALUES ('9999-12-31 23:30:00+00')")
+    instant = pa.array([253_402_299_000_000_000]).cast(pa.timestamp("us", "Europe/Berlin"))
+    assert len(get(postgres.table("t", ("k",)).open(), instant)) == 1

@@ -74,6 +74,9 @@ _LEAST = {"int2": -(1 << 15), "int4": -(1 << 31)}
 
 _UUID = r"^[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}$"
 
+_YEARS = r"^(000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})-"
+"""Of times, those between the ends: Arrow and PostgreSQL write all others differently."""
+
 
 class Postgres:
     """A connection to PostgreSQL."""
@@ -127,8 +130,7 @@ class Postgres:
         self, table: TableName, columns: Sequence[Column], keys: Sequence[Column], values: Sequence[pa.Array]
     ) -> Iterator[pa.Table]:
         """All keys as one array for each key column, joined with the table where it is."""
-        sent = [bound(array, key, _WIRE[str(key.key)]) for array, key in zip(values, keys, strict=True)]
-        sent = _well_formed(sent, keys)
+        sent = _well_formed([_sent(array, key) for array, key in zip(values, keys, strict=True)], keys)
         sql = f"SELECT {selected(columns)} FROM {quoted(*table)} WHERE {_among(keys)}"
         lists = [pa.ListArray.from_arrays(pa.array([0, len(array)], pa.int32()), array) for array in sent]
         parameters = pa.RecordBatch.from_arrays(lists, names=[str(place) for place in range(len(lists))])
@@ -204,12 +206,23 @@ def _among(keys: Sequence[Column]) -> str:
     return f"({names}) IN (SELECT * FROM unnest({arrays}))"
 
 
+def _sent(values: pa.Array, key: Column) -> pa.Array:
+    """Keys as they are sent: instants by the clock of Greenwich, where years begin and end as the column's do."""
+    if key.key == "timestamptz" and pa.types.is_timestamp(values.type) and values.type.tz is not None:
+        values = values.cast(pa.timestamp(values.type.unit, "UTC"))
+    return bound(values, key, _WIRE[str(key.key)])
+
+
 def _well_formed(values: list[pa.Array], keys: Sequence[Column]) -> list[pa.Array]:
     """Without keys that no row can have because its column's type has no such value: the database would refuse."""
     good = np.ones(len(values[0]), np.bool_)
     for array, key in zip(values, keys, strict=True):
         if key.key == "uuid":
             fits = pc.match_substring_regex(array, _UUID)
+        elif key.key in _ENDS:
+            fits = pc.match_substring_regex(array, _YEARS)
+        elif key.key in ("text", "bpchar"):
+            fits = pc.invert(pc.match_substring(array, "\0"))
         elif key.key in _LEAST:
             fits = pc.and_(pc.greater_equal(array, _LEAST[key.key]), pc.less(array, -_LEAST[key.key]))
         else:
