@@ -574,3 +574,60 @@ def test_postgres_instants_are_found_by_the_clock_of_any_place(postgres):
     postgres.run("CREATE TABLE t (k timestamptz)", "INSERT INTO t VALUES ('9999-12-31 23:30:00+00')")
     instant = pa.array([253_402_299_000_000_000]).cast(pa.timestamp("us", "Europe/Berlin"))
     assert len(get(postgres.table("t", ("k",)).open(), instant)) == 1
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz"])
+def test_postgres_times_beyond_the_ends_are_found_by_what_they_are_read_as(postgres, kind):
+    beyond = ["infinity", "-infinity", "12000-01-01", "0044-03-15 BC", "9999-12-31", "0001-01-01", "2024-02-29"]
+    rows = ", ".join(f"({place}, '{at}', '{at}')" for place, at in enumerate(beyond))
+    postgres.run(f"CREATE TABLE t (i int, k {kind}, l {kind})", f"INSERT INTO t VALUES {rows}")
+    all_rows = scanned(postgres.table("t", ("i",)).open())
+    for keys in (("k",), ("i", "k"), ("k", "l")):
+        table = postgres.table("t", keys).open()
+        for row in all_rows:
+            same = [one for one in all_rows if all(one[key] == row[key] for key in keys)]
+            assert get(table, *([row[key]] for key in keys)) == same
+        assert get(table, *([row[key] for row in all_rows] for key in keys)) == all_rows
+
+
+def test_postgres_times_at_an_end_are_found_by_index(postgres, monkeypatch):
+    postgres.run(
+        "CREATE TABLE t (k timestamp)",
+        "INSERT INTO t SELECT '2024-01-01'::timestamp + n * '1 s'::interval FROM generate_series(1, 20000) AS r(n)",
+        "CREATE INDEX ON t (k)",
+        "ANALYZE t",
+    )
+    table = postgres.table("t", ("k",)).open()
+    asked = []
+    connection = pool.connected(postgres.url)
+    run = connection._parts
+    monkeypatch.setattr(connection, "_parts", lambda *given: asked.append(given) or run(*given))
+    assert get(table, [dt.datetime(9999, 12, 31, 23, 59, 59, 999_999)]) == []
+    ((sql, parameters, _),) = asked
+    plan = connection._run(f"EXPLAIN {sql}", parameters).column(0).to_pylist()
+    assert any("Index" in line for line in plan)
+    assert not any("Seq Scan" in line for line in plan)
+
+
+def test_postgres_numbers_of_more_places_are_found_by_what_they_are_read_as(postgres):
+    postgres.run(
+        "CREATE TABLE t (i int, k numeric, v int)",
+        "INSERT INTO t VALUES (1, 1, 1), (1, 1.0000000000000000001, 2), (1, 0.9999999999999999995, 3), (1, 1.1, 4), "
+        "(1, 'NaN', 5), (2, 1e30, 6), (2, 'Infinity', 7)",
+    )
+    for keys in (("k",), ("i", "k")):
+        table = postgres.table("t", keys).open()
+        assert [row["v"] for row in get(table, *([{"i": 1, "k": Decimal(1)}[key]] for key in keys))] == [1, 2, 3]
+
+
+def test_sqlite_truth_is_found_by_what_it_is_read_as(sqlite):
+    sqlite.run(
+        "CREATE TABLE t (i INTEGER, k BOOLEAN, v INTEGER)",
+        "INSERT INTO t VALUES (1, 2, 1), (1, 1, 2), (1, -1, 3), (1, 0, 4), (1, NULL, 5)",
+    )
+    for keys in (("k",), ("i", "k")):
+        table = sqlite.table("t", keys).open()
+        found = [
+            [row["v"] for row in get(table, *([1 if key == "i" else truth] for key in keys))] for truth in (True, False)
+        ]
+        assert found == [[1, 2, 3], [4]]

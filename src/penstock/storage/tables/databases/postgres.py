@@ -70,6 +70,8 @@ _ENDS = {
 }
 """'infinity' becomes the last day that Spark shows, as it does when Spark reads the table."""
 
+_AT_ENDS = r"^(0001-01-01|9999-12-31)"
+
 _LEAST = {"int2": -(1 << 15), "int4": -(1 << 31)}
 
 _UUID = r"^[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}$"
@@ -131,7 +133,7 @@ class Postgres:
     ) -> Iterator[pa.Table]:
         """All keys as one array for each key column, joined with the table where it is."""
         sent = _well_formed([_sent(array, key) for array, key in zip(values, keys, strict=True)], keys)
-        sql = f"SELECT {selected(columns)} FROM {quoted(*table)} WHERE {_among(keys)}"
+        sql = _found(f"SELECT {selected(columns)} FROM {quoted(*table)}", sent, keys)
         lists = [pa.ListArray.from_arrays(pa.array([0, len(array)], pa.int32()), array) for array in sent]
         parameters = pa.RecordBatch.from_arrays(lists, names=[str(place) for place in range(len(lists))])
         return self._parts(sql, parameters, columns)
@@ -177,12 +179,14 @@ def _column(name: str, kind: str, modifier: int) -> Column:
     if kind == "numeric":
         precision, scale = _decimal(modifier)
         read = f"nullif({plain}, 'NaN')::numeric({precision}, {scale})::text"
-        return Column(name, read, pa.string(), pa.decimal128(precision, scale), "numeric")
+        # An index on this very expression serves look-ups.
+        folded = f"round({plain}, {scale})" if _rounds(modifier) else None
+        return Column(name, read, pa.string(), pa.decimal128(precision, scale), "numeric", folded)
     if kind not in _TYPES:
         return Column(name, f"{plain}::text", pa.string(), pa.string(), None)
     arrow, key, _ = _TYPES[kind]
     if kind in _ENDS:
-        first, last = (f"'{end}'::{kind}" for end in _ENDS[kind])
+        first, last = _ends(kind)
         plain = f"least(greatest({plain}, {first}), {last})"
     return Column(name, f"{plain}::text" if kind in ("bpchar", "uuid") else plain, arrow, arrow, key)
 
@@ -191,14 +195,47 @@ def _decimal(modifier: int) -> tuple[int, int]:
     """Precision and scale of a numeric column: 38 and 18 if it has none, as in Spark."""
     if modifier < 0:
         return 38, 18
-    precision, scale = (modifier - 4) >> 16 & 0xFFFF, ((modifier - 4 & 0x7FF) ^ 1024) - 1024
+    precision, scale = (modifier - 4) >> 16 & 0xFFFF, _scale(modifier)
     scale = min(max(scale, 0), 38)
     return min(max(precision, scale), 38), scale
 
 
-def _among(keys: Sequence[Column]) -> str:
+def _scale(modifier: int) -> int:
+    return ((modifier - 4 & 0x7FF) ^ 1024) - 1024
+
+
+def _rounds(modifier: int) -> bool:
+    """Whether a numeric column may have more places than are read."""
+    return modifier < 0 or _scale(modifier) > 38
+
+
+def _found(select: str, values: Sequence[pa.Array], keys: Sequence[Column]) -> str:
+    """The query of the rows that have one of these keys: by the columns themselves, which may have an index.
+
+    Only a key that is one of the ends stands for all times beyond it, too; such rows are found by what is read.
+    """
+    usual = f"{select} WHERE {_among(keys, [key.compared for key in keys])}"
+    timed = [key for key in keys if key.key in _ENDS]
+    ended = [pc.match_substring_regex(array, _AT_ENDS) for array, key in zip(values, keys, strict=True) if key in timed]
+    if not any(pc.any(some).as_py() for some in ended):
+        return usual
+    between = " AND ".join(
+        f"{key.compared} > {first} AND {key.compared} < {last}"
+        for key in timed
+        for first, last in [_ends(str(key.key))]
+    )
+    read = _among(keys, [key.read if key in timed else key.compared for key in keys])
+    return f"{usual} AND {between} UNION ALL {select} WHERE {read} AND NOT ({between})"
+
+
+def _ends(kind: str) -> tuple[str, str]:
+    first, last = _ENDS[kind]
+    return f"'{first}'::{kind}", f"'{last}'::{kind}"
+
+
+def _among(keys: Sequence[Column], compared: Sequence[str]) -> str:
     """The condition that a row's key is among those that are given."""
-    names = ", ".join(quoted(key.name) for key in keys)
+    names = ", ".join(compared)
     arrays = ", ".join(f"${place}::{key.key}[]" for place, key in enumerate(keys, 1))
     if len(keys) == 1 and keys[0].type != pa.float32():
         # Twice as fast as IN for many keys: PostgreSQL sorts or hashes an array, if it is of the column's own type.

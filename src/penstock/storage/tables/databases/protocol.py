@@ -29,6 +29,13 @@ class Column:
     type: pa.DataType
     key: str | None
     """The database's type of values to look it up by; None if it cannot be looked up by."""
+    folded: str | None = None
+    """The SQL that keys are compared with in the column's place, if reading makes one value of several."""
+
+    @property
+    def compared(self) -> str:
+        """The SQL that keys are compared with: the column itself, whose index serves then, wherever that will do."""
+        return self.folded or quoted(self.name)
 
 
 class Database(Protocol):

@@ -87,7 +87,7 @@ class Sqlite:
         """Some thousand keys at a time: they take some hundred bytes each on their way."""
         sent = [bound(array, key, key.sent) for array, key in zip(values, keys, strict=True)]
         most = min(_MOST_PARAMETERS, self._connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)) // len(keys)
-        names, one = ", ".join(quoted(key.name) for key in keys), f"({', '.join('?' * len(keys))})"
+        names, one = ", ".join(key.compared for key in keys), f"({', '.join('?' * len(keys))})"
         for first in range(0, len(sent[0]), most):
             some = [array.slice(first, most).to_pylist() for array in sent]
             given = ", ".join([one] * len(some[0]))
@@ -129,7 +129,7 @@ def _column(name: str, declared: str) -> Column:
         precision, scale = int(decimal[1]), int(decimal[2] or 0)
         return Column(name, f"CAST({plain} AS TEXT)", pa.string(), pa.decimal128(min(precision, 38), scale), None)
     if kind.startswith("BOOL"):
-        return Column(name, plain, pa.int64(), pa.bool_(), "INTEGER")
+        return Column(name, plain, pa.int64(), pa.bool_(), "INTEGER", f"{plain} <> 0")
     if kind == "DATE":
         return Column(name, plain, pa.string(), pa.date32(), None)
     if kind.startswith(("DATETIME", "TIMESTAMP")):
