@@ -631,3 +631,8 @@ def test_sqlite_truth_is_found_by_what_it_is_read_as(sqlite):
             [row["v"] for row in get(table, *([1 if key == "i" else truth] for key in keys))] for truth in (True, False)
         ]
         assert found == [[1, 2, 3], [4]]
+
+
+def test_postgres_times_that_are_null_stay_null(postgres):
+    postgres.run("CREATE TABLE t (k int, d date, ts timestamp, tz timestamptz)", "INSERT INTO t VALUES (1)")
+    assert get(postgres.table("t", ("k",)).open(), [1]) == [{"k": 1, "d": None, "ts": None, "tz": None}]

@@ -187,7 +187,8 @@ def _column(name: str, kind: str, modifier: int) -> Column:
     arrow, key, _ = _TYPES[kind]
     if kind in _ENDS:
         first, last = _ends(kind)
-        plain = f"least(greatest({plain}, {first}), {last})"
+        # Not least and greatest, which pass over nulls.
+        plain = f"CASE WHEN {plain} < {first} THEN {first} WHEN {plain} > {last} THEN {last} ELSE {plain} END"
     return Column(name, f"{plain}::text" if kind in ("bpchar", "uuid") else plain, arrow, arrow, key)
 
 
