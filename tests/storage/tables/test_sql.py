@@ -636,3 +636,10 @@ def test_sqlite_truth_is_found_by_what_it_is_read_as(sqlite):
 def test_postgres_times_that_are_null_stay_null(postgres):
     postgres.run("CREATE TABLE t (k int, d date, ts timestamp, tz timestamptz)", "INSERT INTO t VALUES (1)")
     assert get(postgres.table("t", ("k",)).open(), [1]) == [{"k": 1, "d": None, "ts": None, "tz": None}]
+
+
+def test_postgres_numbers_may_be_rounded_before_the_point(postgres):
+    postgres.run("CREATE TABLE t (k numeric(5, -2), l numeric(2, 4))", "INSERT INTO t VALUES (9999900, 0.0012)")
+    table = postgres.table("t", ("k",)).open()
+    assert table.columns.types == [pa.decimal128(7, 0), pa.decimal128(4, 4)]
+    assert get(table, [Decimal(9999900)]) == [{"k": Decimal(9999900), "l": Decimal("0.0012")}]

@@ -197,8 +197,9 @@ def _decimal(modifier: int) -> tuple[int, int]:
     if modifier < 0:
         return 38, 18
     precision, scale = (modifier - 4) >> 16 & 0xFFFF, _scale(modifier)
-    scale = min(max(scale, 0), 38)
-    return min(max(precision, scale), 38), scale
+    if scale < 0:
+        return min(precision - scale, 38), 0
+    return min(max(precision, scale), 38), min(scale, 38)
 
 
 def _scale(modifier: int) -> int:
