@@ -643,3 +643,14 @@ def test_postgres_numbers_may_be_rounded_before_the_point(postgres):
     table = postgres.table("t", ("k",)).open()
     assert table.columns.types == [pa.decimal128(7, 0), pa.decimal128(4, 4)]
     assert get(table, [Decimal(9999900)]) == [{"k": Decimal(9999900), "l": Decimal("0.0012")}]
+
+
+def test_sqlite_generated_columns_are_columns(sqlite):
+    sqlite.run(
+        """CREATE TABLE t (k INTEGER, v INT GENERATED ALWAYS AS (k * 2),
+        d DATE GENERATED ALWAYS AS ('2024-02-29') STORED, s TEXT AS ('x'))""",
+        "INSERT INTO t (k) VALUES (1)",
+    )
+    row = {"k": 1, "v": 2, "d": dt.date(2024, 2, 29), "s": "x"}
+    assert get(sqlite.table("t", ("k",)).open(), [1]) == [row]
+    assert get(sqlite.table("t", ("v",)).open(), [2]) == [row]

@@ -46,8 +46,9 @@ class Sqlite:
         return cls(sqlite3.connect(uri, uri=True, timeout=30.0, isolation_level=None))
 
     def columns(self, table: TableName) -> list[Column]:
-        """By their declarations."""
-        found = self._run(f"SELECT name, type FROM pragma_table_info({_named(table)})", table[::-1])
+        """By their declarations, generated ones among them."""
+        sql = f"SELECT name, type FROM pragma_table_xinfo({_named(table)}) WHERE hidden IN (0, 2, 3)"
+        found = self._run(sql, table[::-1])
         return [_column(name, kind) for name, kind in found]
 
     def unique(self, table: TableName) -> list[frozenset[str]]:
