@@ -654,3 +654,18 @@ def test_sqlite_generated_columns_are_columns(sqlite):
     row = {"k": 1, "v": 2, "d": dt.date(2024, 2, 29), "s": "x"}
     assert get(sqlite.table("t", ("k",)).open(), [1]) == [row]
     assert get(sqlite.table("t", ("v",)).open(), [2]) == [row]
+
+
+def test_duckdb_constraints_of_another_table_of_that_name_say_nothing(duckdb):
+    duckdb.run(
+        "CREATE SCHEMA other",
+        "CREATE TABLE other.t (k BIGINT PRIMARY KEY)",
+        "CREATE TABLE t (k BIGINT, l BIGINT UNIQUE)",
+        "INSERT INTO t VALUES (1, 1), (1, 2)",
+    )
+    unique = {
+        (name, key): duckdb.table(name, (key,)).open().unique
+        for name, key in [("t", "k"), ("t", "l"), ("other.t", "k")]
+    }
+    assert unique == {("t", "k"): False, ("t", "l"): True, ("other.t", "k"): True}
+    assert duckdb.table("scratch.other.t", ("k",)).open().unique

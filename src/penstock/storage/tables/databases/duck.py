@@ -98,7 +98,9 @@ class DuckDb:
             "SELECT constraint_column_names AS names FROM duckdb_constraints() "
             "WHERE table_name = ? AND constraint_type IN ('PRIMARY KEY', 'UNIQUE')"
         )
-        where = {1: "", 2: " AND schema_name = ?", 3: " AND schema_name = ? AND database_name = ?"}[len(table)]
+        schema = "?" if len(table) > 1 else "current_schema()"
+        database = "?" if len(table) > 2 else "current_database()"
+        where = f" AND schema_name = {schema} AND database_name = {database}"
         return [frozenset(row["names"]) for row in self._run(sql + where, table[::-1]).to_pylist()]
 
     def count(self, table: TableName) -> int:
