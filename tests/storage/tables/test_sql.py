@@ -669,3 +669,17 @@ def test_duckdb_constraints_of_another_table_of_that_name_say_nothing(duckdb):
     }
     assert unique == {("t", "k"): False, ("t", "l"): True, ("other.t", "k"): True}
     assert duckdb.table("scratch.other.t", ("k",)).open().unique
+
+
+def test_duckdb_unions_come_as_text_wherever_they_are(duckdb):
+    duckdb.run(
+        "CREATE TABLE t (k BIGINT, v UNION(n INTEGER, s VARCHAR), l UNION(n INTEGER)[], s STRUCT(a UNION(n INTEGER)))",
+        "INSERT INTO t VALUES (1, 7, [2], {'a': union_value(n := 3)}), (2, 'x', NULL, NULL), (3, NULL, NULL, NULL)",
+    )
+    assert get(duckdb.table("t", ("k",)).open(), [1, 2, 3]) == [
+        {"k": 1, "v": "7", "l": "[2]", "s": "{'a': 3}"},
+        {"k": 2, "v": "x", "l": None, "s": None},
+        {"k": 3, "v": None, "l": None, "s": None},
+    ]
+    with pytest.raises(ConfigError, match="looked up by 'v'"):
+        duckdb.table("t", ("v",)).open()

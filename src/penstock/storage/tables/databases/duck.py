@@ -182,7 +182,8 @@ def _read(name: str, kind: str) -> str:
     plain = quoted(name)
     if kind in _CASTS:
         return f"CAST({plain} AS {_CASTS[kind]})"
-    if not _nested(kind) and kind.startswith(_TEXT) and not kind.startswith("TIMESTAMP"):
+    text = not _nested(kind) and kind.startswith(_TEXT) and not kind.startswith("TIMESTAMP")
+    if text or "UNION(" in kind:
         return f"CAST({plain} AS VARCHAR)"
     return plain
 
