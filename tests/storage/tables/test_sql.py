@@ -683,3 +683,18 @@ def test_duckdb_unions_come_as_text_wherever_they_are(duckdb):
     ]
     with pytest.raises(ConfigError, match="looked up by 'v'"):
         duckdb.table("t", ("v",)).open()
+
+
+@pytest.mark.parametrize("keys", [("a",), ("a", "b"), ("a", "c")])
+def test_sqlite_keys_are_found_by_index(sqlite, keys):
+    sqlite.run(
+        "CREATE TABLE t (a INTEGER, b TEXT, c BOOLEAN)", "CREATE INDEX i ON t (a, b)", "CREATE INDEX j ON t (a, c)"
+    )
+    source = sqlite.table("t", keys)
+    asked = []
+    connection = pool.connected(sqlite.url)._connection
+    connection.set_trace_callback(asked.append)
+    get(source.open(), *([{"a": 1, "b": "x", "c": True}[key]] * 2 for key in keys))
+    connection.set_trace_callback(None)
+    (plan, *_) = [line for *_, line in connection.execute(f"EXPLAIN QUERY PLAN {asked[-1]}")]
+    assert plan.startswith("SEARCH t USING INDEX")
