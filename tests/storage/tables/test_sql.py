@@ -698,3 +698,20 @@ def test_sqlite_keys_are_found_by_index(sqlite, keys):
     connection.set_trace_callback(None)
     (plan, *_) = [line for *_, line in connection.execute(f"EXPLAIN QUERY PLAN {asked[-1]}")]
     assert plan.startswith("SEARCH t USING INDEX")
+
+
+def test_duckdb_nanoseconds_are_found_by_the_microseconds_that_they_are_read_as(duckdb):
+    duckdb.run(
+        "CREATE TABLE t (i BIGINT, k TIMESTAMP_NS)",
+        "INSERT INTO t VALUES (1, '2024-02-29 12:00:00.000001'), (2, '2024-02-29 12:00:00.000001001'), (3, NULL)",
+    )
+    read = scanned(duckdb.table("t", ("i",)).open())
+    assert get(duckdb.table("t", ("k",)).open(), [dt.datetime(2024, 2, 29, 12, 0, 0, 1)]) == read[:2]
+    assert [row["k"] for row in read] == [dt.datetime(2024, 2, 29, 12, 0, 0, 1)] * 2 + [None]
+
+
+@pytest.mark.parametrize("name", ["wanted", "looked"])
+def test_duckdb_names_may_be_those_that_a_look_up_uses(duckdb, name):
+    duckdb.run(f"CREATE TABLE {name} (k1 BIGINT, k0 BIGINT, {name} BIGINT)", f"INSERT INTO {name} VALUES (1, 2, 3)")
+    row = {"k1": 1, "k0": 2, name: 3}
+    assert get(duckdb.table(name, ("k1", "k0", name)).open(), [1], [2], [3]) == [row]

@@ -42,6 +42,9 @@ _CASTS = {
 }
 """Types that Spark has not, as the ones that hold their values there."""
 
+_ROUNDED = ("TIMESTAMP_NS",)
+"""Of these, those that hold more values than what they are read as."""
+
 _TEXT = ("ENUM", "UUID", "TIME", "INTERVAL", "BIT", "JSON", "BIGNUM", "VARINT")
 
 _NESTED = ("STRUCT", "MAP", "UNION")
@@ -82,14 +85,19 @@ class DuckDb:
             found = self._run(f"SELECT column_name, column_type FROM (DESCRIBE {quoted(*table)})").to_pylist()
         except duckdb.CatalogException:
             return []
-        reads = [
-            (row["column_name"], _read(row["column_name"], row["column_type"]), row["column_type"]) for row in found
-        ]
-        shown = ", ".join(read for _, read, _ in reads)
-        schema = self._run(f"SELECT {shown} FROM {quoted(*table)} LIMIT 0").schema
+        kinds = {row["column_name"]: row["column_type"] for row in found}
+        reads = {name: _read(name, kind) for name, kind in kinds.items()}
+        schema = self._run(f"SELECT {', '.join(reads.values())} FROM {quoted(*table)} LIMIT 0").schema
         return [
-            Column(name, read, schema.field(place).type, schema.field(place).type, None if _nested(kind) else kind)
-            for place, (name, read, kind) in enumerate(reads)
+            Column(
+                name,
+                reads[name],
+                arrow,
+                arrow,
+                key=None if _nested(kind) else kind,
+                folded=reads[name] if kind in _ROUNDED else None,
+            )
+            for (name, kind), arrow in zip(kinds.items(), schema.types, strict=True)
         ]
 
     def unique(self, table: TableName) -> list[frozenset[str]]:
@@ -134,8 +142,8 @@ class DuckDb:
         """The keys as a table, without a copy, joined with the one that is looked up in."""
         given = pa.Table.from_arrays(list(values), names=[f"k{place}" for place in range(len(keys))])
         # A key that is no value of the column's type is null then, and found in no row.
-        wanted = ", ".join(f"TRY_CAST(k{place} AS {key.key}) AS k{place}" for place, key in enumerate(keys))
-        equal = " AND ".join(f"looked.{quoted(key.name)} = wanted.k{place}" for place, key in enumerate(keys))
+        wanted = ", ".join(f"TRY_CAST(k{place} AS {key.key}) AS penstock_k{place}" for place, key in enumerate(keys))
+        equal = " AND ".join(f"{key.compared} = wanted.penstock_k{place}" for place, key in enumerate(keys))
         self._connection.register(_KEYS, given)
         try:
             sql = (
