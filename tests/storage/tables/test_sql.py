@@ -590,23 +590,42 @@ def test_postgres_times_beyond_the_ends_are_found_by_what_they_are_read_as(postg
         assert get(table, *([row[key] for row in all_rows] for key in keys)) == all_rows
 
 
-def test_postgres_times_at_an_end_are_found_by_index(postgres, monkeypatch):
+def plan_of_looking_up(database, monkeypatch, key):
+    """What PostgreSQL does to look up a key of table t."""
+    table = database.table("t", ("k",)).open()
+    asked = []
+    connection = pool.connected(database.url)
+    run = connection._parts
+    monkeypatch.setattr(connection, "_parts", lambda *given: asked.append(given) or run(*given))
+    get(table, [key])
+    ((sql, parameters, _),) = asked
+    return "\n".join(connection._run(f"EXPLAIN {sql}", parameters).column(0).to_pylist())
+
+
+@pytest.mark.parametrize("key", [dt.datetime(9999, 12, 31, 23, 59, 59, 999_999), dt.datetime(2024, 1, 1)])
+def test_postgres_times_are_found_by_index(postgres, monkeypatch, key):
     postgres.run(
         "CREATE TABLE t (k timestamp)",
         "INSERT INTO t SELECT '2024-01-01'::timestamp + n * '1 s'::interval FROM generate_series(1, 20000) AS r(n)",
         "CREATE INDEX ON t (k)",
         "ANALYZE t",
     )
-    table = postgres.table("t", ("k",)).open()
-    asked = []
-    connection = pool.connected(postgres.url)
-    run = connection._parts
-    monkeypatch.setattr(connection, "_parts", lambda *given: asked.append(given) or run(*given))
-    assert get(table, [dt.datetime(9999, 12, 31, 23, 59, 59, 999_999)]) == []
-    ((sql, parameters, _),) = asked
-    plan = connection._run(f"EXPLAIN {sql}", parameters).column(0).to_pylist()
-    assert any("Index" in line for line in plan)
-    assert not any("Seq Scan" in line for line in plan)
+    plan = plan_of_looking_up(postgres, monkeypatch, key)
+    assert "Index" in plan
+    assert "Seq Scan" not in plan
+
+
+@pytest.mark.parametrize(("kind", "index"), [("numeric(38, 18)", "k"), ("numeric", "round(k, 18)")])
+def test_postgres_numbers_are_found_by_an_index_on_what_is_read(postgres, monkeypatch, kind, index):
+    postgres.run(
+        f"CREATE TABLE t (k {kind})",
+        "INSERT INTO t SELECT n FROM generate_series(1, 20000) AS r(n)",
+        f"CREATE INDEX ON t ({index})",
+        "ANALYZE t",
+    )
+    plan = plan_of_looking_up(postgres, monkeypatch, Decimal(7))
+    assert "Index" in plan
+    assert "Seq Scan" not in plan
 
 
 def test_postgres_numbers_of_more_places_are_found_by_what_they_are_read_as(postgres):
