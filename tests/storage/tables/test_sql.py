@@ -734,3 +734,18 @@ def test_duckdb_names_may_be_those_that_a_look_up_uses(duckdb, name):
     duckdb.run(f"CREATE TABLE {name} (k1 BIGINT, k0 BIGINT, {name} BIGINT)", f"INSERT INTO {name} VALUES (1, 2, 3)")
     row = {"k1": 1, "k0": 2, name: 3}
     assert get(duckdb.table(name, ("k1", "k0", name)).open(), [1], [2], [3]) == [row]
+
+
+def test_a_key_is_not_unique_if_reading_makes_one_of_two(database):
+    kind, one, other = {
+        "postgresql": ("timestamp", "'infinity'", "'12000-01-01'"),
+        "sqlite": ("BOOLEAN", "1", "2"),
+        "duckdb": ("TIMESTAMP_NS", "'2024-02-29 12:00:00'", "'2024-02-29 12:00:00.000000001'"),
+    }[database.kind]
+    database.run(
+        f"CREATE TABLE t (i INTEGER PRIMARY KEY, k {kind} UNIQUE)", f"INSERT INTO t VALUES (1, {one}), (2, {other})"
+    )
+    first, second = scanned(database.table("t", ("i",)).open())
+    assert first["k"] == second["k"]
+    assert not database.table("t", ("k",)).open().unique
+    assert database.table("t", ("k", "i")).open().unique

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.core.errors import BudgetError, TableError
-from penstock.storage.tables.databases.protocol import Column, Parameter, TableName, quoted, selected, typed
+from penstock.storage.tables.databases.protocol import Column, Parameter, TableName, apart, quoted, selected, typed
 
 _KEYS = "penstock_keys"
 
@@ -109,7 +109,8 @@ class DuckDb:
         schema = "?" if len(table) > 1 else "current_schema()"
         database = "?" if len(table) > 2 else "current_database()"
         where = f" AND schema_name = {schema} AND database_name = {database}"
-        return [frozenset(row["names"]) for row in self._run(sql + where, table[::-1]).to_pylist()]
+        sets = [frozenset(row["names"]) for row in self._run(sql + where, table[::-1]).to_pylist()]
+        return apart(sets, [column.name for column in self.columns(table) if column.folded])
 
     def count(self, table: TableName) -> int:
         """By counting, which DuckDB does without reading rows."""

@@ -14,6 +14,7 @@ from penstock.storage.tables.databases.protocol import (
     Column,
     Parameter,
     TableName,
+    apart,
     bound,
     quoted,
     selected,
@@ -106,7 +107,8 @@ class Postgres:
         """By its unique indexes."""
         rows = self._run(_UNIQUE, [quoted(*table)]).to_pylist()
         indexes = {row["indexrelid"] for row in rows}
-        return [frozenset(row["attname"] for row in rows if row["indexrelid"] == index) for index in indexes]
+        sets = [frozenset(row["attname"] for row in rows if row["indexrelid"] == index) for index in indexes]
+        return apart(sets, [column.name for column in self.columns(table) if column.folded or column.key in _ENDS])
 
     def count(self, table: TableName) -> int:
         """As the planner of the database believes it is; counted where it has never looked."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,7 +49,7 @@ class Database(Protocol):
         ...
 
     def unique(self, table: TableName) -> list[frozenset[str]]:
-        """Sets of columns whose values no two rows share, by the declarations of the table."""
+        """Sets of columns whose values no two rows share as they are read, by the declarations of the table."""
         ...
 
     def count(self, table: TableName) -> int:
@@ -106,6 +106,15 @@ def quoted(*names: str) -> str:
 def selected(columns: Sequence[Column]) -> str:
     """What to write after SELECT to read some columns."""
     return ", ".join(f"{column.read} AS {quoted(column.name)}" for column in columns)
+
+
+def apart(sets: Sequence[frozenset[str]], folding: Iterable[str]) -> list[frozenset[str]]:
+    """Of sets of columns that no two rows share, those without a column of which reading makes one value of several.
+
+    >>> apart([frozenset({"id"}), frozenset({"since"})], ["since"])
+    [frozenset({'id'})]
+    """
+    return [names for names in sets if names.isdisjoint(folding)]
 
 
 def typed(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:

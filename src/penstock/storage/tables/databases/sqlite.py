@@ -16,6 +16,7 @@ from penstock.storage.tables.databases.protocol import (
     Column,
     Parameter,
     TableName,
+    apart,
     bound,
     quoted,
     selected,
@@ -58,7 +59,8 @@ class Sqlite:
         indexes = [name for (name,) in self._run(sql, table[::-1])]
         sets = [self._run("SELECT name FROM pragma_index_info(?)", [index]) for index in indexes]
         named = [[name for (name,) in some] for some in (primary, *sets)]
-        return [frozenset(names) for names in named if names and None not in names]
+        alone = [frozenset(names) for names in named if names and None not in names]
+        return apart(alone, [column.name for column in self.columns(table) if column.folded])
 
     def count(self, table: TableName) -> int:
         """By counting."""
