@@ -544,3 +544,208 @@ def test_sqlite_values_of_another_type_than_declared_are_named(sqlite):
     sqlite.run("CREATE TABLE t (k INTEGER, v INTEGER)", "INSERT INTO t VALUES (1, 'many')")
     with pytest.raises(TableError, match=r"Column 'v' holds a value that is no int64.*Leave it out of select="):
         get(sqlite.table("t", ("k",)).open(), [1])
+
+
+def test_postgres_texts_that_it_cannot_hold_find_nothing(postgres):
+    postgres.run("CREATE TABLE t (k text, c char(3))", "INSERT INTO t VALUES ('a', 'b')")
+    row = {"k": "a", "c": "b"}
+    assert get(postgres.table("t", ("k",)).open(), ["a", "a\0b", "\0", None]) == [row]
+    assert get(postgres.table("t", ("c",)).open(), ["b", "b\0"]) == [row]
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamptz"])
+def test_postgres_times_of_years_that_it_spells_otherwise_find_nothing(postgres, kind):
+    postgres.run(f"CREATE TABLE t (k {kind})", "INSERT INTO t VALUES ('2024-02-29 12:00:00')")
+    table = postgres.table("t", ("k",)).open()
+    noon = 1_709_208_000_000_000
+    keys = pa.array(
+        [-(2**63), -62_198_755_200_000_000, -62_135_596_800_000_001, noon, 253_402_300_800_000_000, 2**63 - 1]
+    )
+    assert len(get(table, keys.cast(table.columns.field("k").type))) == 1
+
+
+def test_postgres_dates_of_years_that_it_spells_otherwise_find_nothing(postgres):
+    postgres.run("CREATE TABLE t (k date)", "INSERT INTO t VALUES ('2024-02-29')")
+    days = pa.array([-(2**31), -719_529, -719_163, 19_782, 2_932_897, 2**31 - 1], pa.int32())
+    assert get(postgres.table("t", ("k",)).open(), days.cast(pa.date32())) == [{"k": dt.date(2024, 2, 29)}]
+
+
+def test_postgres_instants_are_found_by_the_clock_of_any_place(postgres):
+    postgres.run("CREATE TABLE t (k timestamptz)", "INSERT INTO t VALUES ('9999-12-31 23:30:00+00')")
+    instant = pa.array([253_402_299_000_000_000]).cast(pa.timestamp("us", "Europe/Berlin"))
+    assert len(get(postgres.table("t", ("k",)).open(), instant)) == 1
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz"])
+def test_postgres_times_beyond_the_ends_are_found_by_what_they_are_read_as(postgres, kind):
+    beyond = ["infinity", "-infinity", "12000-01-01", "0044-03-15 BC", "9999-12-31", "0001-01-01", "2024-02-29"]
+    rows = ", ".join(f"({place}, '{at}', '{at}')" for place, at in enumerate(beyond))
+    postgres.run(f"CREATE TABLE t (i int, k {kind}, l {kind})", f"INSERT INTO t VALUES {rows}")
+    all_rows = scanned(postgres.table("t", ("i",)).open())
+    for keys in (("k",), ("i", "k"), ("k", "l")):
+        table = postgres.table("t", keys).open()
+        for row in all_rows:
+            same = [one for one in all_rows if all(one[key] == row[key] for key in keys)]
+            assert get(table, *([row[key]] for key in keys)) == same
+        assert get(table, *([row[key] for row in all_rows] for key in keys)) == all_rows
+
+
+def plan_of_looking_up(database, monkeypatch, key):
+    """What PostgreSQL does to look up a key of table t."""
+    table = database.table("t", ("k",)).open()
+    asked = []
+    connection = pool.connected(database.url)
+    run = connection._parts
+    monkeypatch.setattr(connection, "_parts", lambda *given: asked.append(given) or run(*given))
+    get(table, [key])
+    ((sql, parameters, _),) = asked
+    return "\n".join(connection._run(f"EXPLAIN {sql}", parameters).column(0).to_pylist())
+
+
+@pytest.mark.parametrize("key", [dt.datetime(9999, 12, 31, 23, 59, 59, 999_999), dt.datetime(2024, 1, 1)])
+def test_postgres_times_are_found_by_index(postgres, monkeypatch, key):
+    postgres.run(
+        "CREATE TABLE t (k timestamp)",
+        "INSERT INTO t SELECT '2024-01-01'::timestamp + n * '1 s'::interval FROM generate_series(1, 20000) AS r(n)",
+        "CREATE INDEX ON t (k)",
+        "ANALYZE t",
+    )
+    plan = plan_of_looking_up(postgres, monkeypatch, key)
+    assert "Index" in plan
+    assert "Seq Scan" not in plan
+
+
+@pytest.mark.parametrize(("kind", "index"), [("numeric(38, 18)", "k"), ("numeric", "round(k, 18)")])
+def test_postgres_numbers_are_found_by_an_index_on_what_is_read(postgres, monkeypatch, kind, index):
+    postgres.run(
+        f"CREATE TABLE t (k {kind})",
+        "INSERT INTO t SELECT n FROM generate_series(1, 20000) AS r(n)",
+        f"CREATE INDEX ON t ({index})",
+        "ANALYZE t",
+    )
+    plan = plan_of_looking_up(postgres, monkeypatch, Decimal(7))
+    assert "Index" in plan
+    assert "Seq Scan" not in plan
+
+
+def test_postgres_numbers_of_more_places_are_found_by_what_they_are_read_as(postgres):
+    postgres.run(
+        "CREATE TABLE t (i int, k numeric, v int)",
+        "INSERT INTO t VALUES (1, 1, 1), (1, 1.0000000000000000001, 2), (1, 0.9999999999999999995, 3), (1, 1.1, 4), "
+        "(1, 'NaN', 5), (2, 1e30, 6), (2, 'Infinity', 7)",
+    )
+    for keys in (("k",), ("i", "k")):
+        table = postgres.table("t", keys).open()
+        assert [row["v"] for row in get(table, *([{"i": 1, "k": Decimal(1)}[key]] for key in keys))] == [1, 2, 3]
+
+
+def test_sqlite_truth_is_found_by_what_it_is_read_as(sqlite):
+    sqlite.run(
+        "CREATE TABLE t (i INTEGER, k BOOLEAN, v INTEGER)",
+        "INSERT INTO t VALUES (1, 2, 1), (1, 1, 2), (1, -1, 3), (1, 0, 4), (1, NULL, 5)",
+    )
+    for keys in (("k",), ("i", "k")):
+        table = sqlite.table("t", keys).open()
+        found = [
+            [row["v"] for row in get(table, *([1 if key == "i" else truth] for key in keys))] for truth in (True, False)
+        ]
+        assert found == [[1, 2, 3], [4]]
+
+
+def test_postgres_times_that_are_null_stay_null(postgres):
+    postgres.run("CREATE TABLE t (k int, d date, ts timestamp, tz timestamptz)", "INSERT INTO t VALUES (1)")
+    assert get(postgres.table("t", ("k",)).open(), [1]) == [{"k": 1, "d": None, "ts": None, "tz": None}]
+
+
+def test_postgres_numbers_may_be_rounded_before_the_point(postgres):
+    postgres.run("CREATE TABLE t (k numeric(5, -2), l numeric(2, 4))", "INSERT INTO t VALUES (9999900, 0.0012)")
+    table = postgres.table("t", ("k",)).open()
+    assert table.columns.types == [pa.decimal128(7, 0), pa.decimal128(4, 4)]
+    assert get(table, [Decimal(9999900)]) == [{"k": Decimal(9999900), "l": Decimal("0.0012")}]
+
+
+def test_sqlite_generated_columns_are_columns(sqlite):
+    sqlite.run(
+        """CREATE TABLE t (k INTEGER, v INT GENERATED ALWAYS AS (k * 2),
+        d DATE GENERATED ALWAYS AS ('2024-02-29') STORED, s TEXT AS ('x'))""",
+        "INSERT INTO t (k) VALUES (1)",
+    )
+    row = {"k": 1, "v": 2, "d": dt.date(2024, 2, 29), "s": "x"}
+    assert get(sqlite.table("t", ("k",)).open(), [1]) == [row]
+    assert get(sqlite.table("t", ("v",)).open(), [2]) == [row]
+
+
+def test_duckdb_constraints_of_another_table_of_that_name_say_nothing(duckdb):
+    duckdb.run(
+        "CREATE SCHEMA other",
+        "CREATE TABLE other.t (k BIGINT PRIMARY KEY)",
+        "CREATE TABLE t (k BIGINT, l BIGINT UNIQUE)",
+        "INSERT INTO t VALUES (1, 1), (1, 2)",
+    )
+    unique = {
+        (name, key): duckdb.table(name, (key,)).open().unique
+        for name, key in [("t", "k"), ("t", "l"), ("other.t", "k")]
+    }
+    assert unique == {("t", "k"): False, ("t", "l"): True, ("other.t", "k"): True}
+    assert duckdb.table("scratch.other.t", ("k",)).open().unique
+
+
+def test_duckdb_unions_come_as_text_wherever_they_are(duckdb):
+    duckdb.run(
+        "CREATE TABLE t (k BIGINT, v UNION(n INTEGER, s VARCHAR), l UNION(n INTEGER)[], s STRUCT(a UNION(n INTEGER)))",
+        "INSERT INTO t VALUES (1, 7, [2], {'a': union_value(n := 3)}), (2, 'x', NULL, NULL), (3, NULL, NULL, NULL)",
+    )
+    assert get(duckdb.table("t", ("k",)).open(), [1, 2, 3]) == [
+        {"k": 1, "v": "7", "l": "[2]", "s": "{'a': 3}"},
+        {"k": 2, "v": "x", "l": None, "s": None},
+        {"k": 3, "v": None, "l": None, "s": None},
+    ]
+    with pytest.raises(ConfigError, match="looked up by 'v'"):
+        duckdb.table("t", ("v",)).open()
+
+
+@pytest.mark.parametrize("keys", [("a",), ("a", "b"), ("a", "c")])
+def test_sqlite_keys_are_found_by_index(sqlite, keys):
+    sqlite.run(
+        "CREATE TABLE t (a INTEGER, b TEXT, c BOOLEAN)", "CREATE INDEX i ON t (a, b)", "CREATE INDEX j ON t (a, c)"
+    )
+    source = sqlite.table("t", keys)
+    asked = []
+    connection = pool.connected(sqlite.url)._connection
+    connection.set_trace_callback(asked.append)
+    get(source.open(), *([{"a": 1, "b": "x", "c": True}[key]] * 2 for key in keys))
+    connection.set_trace_callback(None)
+    (plan, *_) = [line for *_, line in connection.execute(f"EXPLAIN QUERY PLAN {asked[-1]}")]
+    assert plan.startswith("SEARCH t USING INDEX")
+
+
+def test_duckdb_nanoseconds_are_found_by_the_microseconds_that_they_are_read_as(duckdb):
+    duckdb.run(
+        "CREATE TABLE t (i BIGINT, k TIMESTAMP_NS)",
+        "INSERT INTO t VALUES (1, '2024-02-29 12:00:00.000001'), (2, '2024-02-29 12:00:00.000001001'), (3, NULL)",
+    )
+    read = scanned(duckdb.table("t", ("i",)).open())
+    assert get(duckdb.table("t", ("k",)).open(), [dt.datetime(2024, 2, 29, 12, 0, 0, 1)]) == read[:2]
+    assert [row["k"] for row in read] == [dt.datetime(2024, 2, 29, 12, 0, 0, 1)] * 2 + [None]
+
+
+@pytest.mark.parametrize("name", ["wanted", "looked"])
+def test_duckdb_names_may_be_those_that_a_look_up_uses(duckdb, name):
+    duckdb.run(f"CREATE TABLE {name} (k1 BIGINT, k0 BIGINT, {name} BIGINT)", f"INSERT INTO {name} VALUES (1, 2, 3)")
+    row = {"k1": 1, "k0": 2, name: 3}
+    assert get(duckdb.table(name, ("k1", "k0", name)).open(), [1], [2], [3]) == [row]
+
+
+def test_a_key_is_not_unique_if_reading_makes_one_of_two(database):
+    kind, one, other = {
+        "postgresql": ("timestamp", "'infinity'", "'12000-01-01'"),
+        "sqlite": ("BOOLEAN", "1", "2"),
+        "duckdb": ("TIMESTAMP_NS", "'2024-02-29 12:00:00'", "'2024-02-29 12:00:00.000000001'"),
+    }[database.kind]
+    database.run(
+        f"CREATE TABLE t (i INTEGER PRIMARY KEY, k {kind} UNIQUE)", f"INSERT INTO t VALUES (1, {one}), (2, {other})"
+    )
+    first, second = scanned(database.table("t", ("i",)).open())
+    assert first["k"] == second["k"]
+    assert not database.table("t", ("k",)).open().unique
+    assert database.table("t", ("k", "i")).open().unique

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.core.errors import BudgetError, TableError
-from penstock.storage.tables.databases.protocol import Column, Parameter, TableName, quoted, selected, typed
+from penstock.storage.tables.databases.protocol import Column, Parameter, TableName, apart, quoted, selected, typed
 
 _KEYS = "penstock_keys"
 
@@ -41,6 +41,9 @@ _CASTS = {
     "TIMESTAMP_NS": "TIMESTAMP",
 }
 """Types that Spark has not, as the ones that hold their values there."""
+
+_ROUNDED = ("TIMESTAMP_NS",)
+"""Of these, those that hold more values than what they are read as."""
 
 _TEXT = ("ENUM", "UUID", "TIME", "INTERVAL", "BIT", "JSON", "BIGNUM", "VARINT")
 
@@ -82,14 +85,19 @@ class DuckDb:
             found = self._run(f"SELECT column_name, column_type FROM (DESCRIBE {quoted(*table)})").to_pylist()
         except duckdb.CatalogException:
             return []
-        reads = [
-            (row["column_name"], _read(row["column_name"], row["column_type"]), row["column_type"]) for row in found
-        ]
-        shown = ", ".join(read for _, read, _ in reads)
-        schema = self._run(f"SELECT {shown} FROM {quoted(*table)} LIMIT 0").schema
+        kinds = {row["column_name"]: row["column_type"] for row in found}
+        reads = {name: _read(name, kind) for name, kind in kinds.items()}
+        schema = self._run(f"SELECT {', '.join(reads.values())} FROM {quoted(*table)} LIMIT 0").schema
         return [
-            Column(name, read, schema.field(place).type, schema.field(place).type, None if _nested(kind) else kind)
-            for place, (name, read, kind) in enumerate(reads)
+            Column(
+                name,
+                reads[name],
+                arrow,
+                arrow,
+                key=None if _nested(kind) else kind,
+                folded=reads[name] if kind in _ROUNDED else None,
+            )
+            for (name, kind), arrow in zip(kinds.items(), schema.types, strict=True)
         ]
 
     def unique(self, table: TableName) -> list[frozenset[str]]:
@@ -98,8 +106,11 @@ class DuckDb:
             "SELECT constraint_column_names AS names FROM duckdb_constraints() "
             "WHERE table_name = ? AND constraint_type IN ('PRIMARY KEY', 'UNIQUE')"
         )
-        where = {1: "", 2: " AND schema_name = ?", 3: " AND schema_name = ? AND database_name = ?"}[len(table)]
-        return [frozenset(row["names"]) for row in self._run(sql + where, table[::-1]).to_pylist()]
+        schema = "?" if len(table) > 1 else "current_schema()"
+        database = "?" if len(table) > 2 else "current_database()"
+        where = f" AND schema_name = {schema} AND database_name = {database}"
+        sets = [frozenset(row["names"]) for row in self._run(sql + where, table[::-1]).to_pylist()]
+        return apart(sets, [column.name for column in self.columns(table) if column.folded])
 
     def count(self, table: TableName) -> int:
         """By counting, which DuckDB does without reading rows."""
@@ -132,8 +143,8 @@ class DuckDb:
         """The keys as a table, without a copy, joined with the one that is looked up in."""
         given = pa.Table.from_arrays(list(values), names=[f"k{place}" for place in range(len(keys))])
         # A key that is no value of the column's type is null then, and found in no row.
-        wanted = ", ".join(f"TRY_CAST(k{place} AS {key.key}) AS k{place}" for place, key in enumerate(keys))
-        equal = " AND ".join(f"looked.{quoted(key.name)} = wanted.k{place}" for place, key in enumerate(keys))
+        wanted = ", ".join(f"TRY_CAST(k{place} AS {key.key}) AS penstock_k{place}" for place, key in enumerate(keys))
+        equal = " AND ".join(f"{key.compared} = wanted.penstock_k{place}" for place, key in enumerate(keys))
         self._connection.register(_KEYS, given)
         try:
             sql = (
@@ -180,7 +191,8 @@ def _read(name: str, kind: str) -> str:
     plain = quoted(name)
     if kind in _CASTS:
         return f"CAST({plain} AS {_CASTS[kind]})"
-    if not _nested(kind) and kind.startswith(_TEXT) and not kind.startswith("TIMESTAMP"):
+    text = not _nested(kind) and kind.startswith(_TEXT) and not kind.startswith("TIMESTAMP")
+    if text or "UNION(" in kind:
         return f"CAST({plain} AS VARCHAR)"
     return plain
 

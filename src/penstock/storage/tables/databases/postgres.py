@@ -14,6 +14,7 @@ from penstock.storage.tables.databases.protocol import (
     Column,
     Parameter,
     TableName,
+    apart,
     bound,
     quoted,
     selected,
@@ -70,9 +71,14 @@ _ENDS = {
 }
 """'infinity' becomes the last day that Spark shows, as it does when Spark reads the table."""
 
+_AT_ENDS = r"^(0001-01-01|9999-12-31)"
+
 _LEAST = {"int2": -(1 << 15), "int4": -(1 << 31)}
 
 _UUID = r"^[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}$"
+
+_YEARS = r"^(000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})-"
+"""Of times, those between the ends: Arrow and PostgreSQL write all others differently."""
 
 
 class Postgres:
@@ -101,7 +107,8 @@ class Postgres:
         """By its unique indexes."""
         rows = self._run(_UNIQUE, [quoted(*table)]).to_pylist()
         indexes = {row["indexrelid"] for row in rows}
-        return [frozenset(row["attname"] for row in rows if row["indexrelid"] == index) for index in indexes]
+        sets = [frozenset(row["attname"] for row in rows if row["indexrelid"] == index) for index in indexes]
+        return apart(sets, [column.name for column in self.columns(table) if column.folded or column.key in _ENDS])
 
     def count(self, table: TableName) -> int:
         """As the planner of the database believes it is; counted where it has never looked."""
@@ -127,9 +134,8 @@ class Postgres:
         self, table: TableName, columns: Sequence[Column], keys: Sequence[Column], values: Sequence[pa.Array]
     ) -> Iterator[pa.Table]:
         """All keys as one array for each key column, joined with the table where it is."""
-        sent = [bound(array, key, _WIRE[str(key.key)]) for array, key in zip(values, keys, strict=True)]
-        sent = _well_formed(sent, keys)
-        sql = f"SELECT {selected(columns)} FROM {quoted(*table)} WHERE {_among(keys)}"
+        sent = _well_formed([_sent(array, key) for array, key in zip(values, keys, strict=True)], keys)
+        sql = _found(f"SELECT {selected(columns)} FROM {quoted(*table)}", sent, keys)
         lists = [pa.ListArray.from_arrays(pa.array([0, len(array)], pa.int32()), array) for array in sent]
         parameters = pa.RecordBatch.from_arrays(lists, names=[str(place) for place in range(len(lists))])
         return self._parts(sql, parameters, columns)
@@ -175,13 +181,16 @@ def _column(name: str, kind: str, modifier: int) -> Column:
     if kind == "numeric":
         precision, scale = _decimal(modifier)
         read = f"nullif({plain}, 'NaN')::numeric({precision}, {scale})::text"
-        return Column(name, read, pa.string(), pa.decimal128(precision, scale), "numeric")
+        # An index on this very expression serves look-ups.
+        folded = f"round({plain}, {scale})" if _rounds(modifier) else None
+        return Column(name, read, pa.string(), pa.decimal128(precision, scale), "numeric", folded)
     if kind not in _TYPES:
         return Column(name, f"{plain}::text", pa.string(), pa.string(), None)
     arrow, key, _ = _TYPES[kind]
     if kind in _ENDS:
-        first, last = (f"'{end}'::{kind}" for end in _ENDS[kind])
-        plain = f"least(greatest({plain}, {first}), {last})"
+        first, last = _ends(kind)
+        # Not least and greatest, which pass over nulls.
+        plain = f"CASE WHEN {plain} < {first} THEN {first} WHEN {plain} > {last} THEN {last} ELSE {plain} END"
     return Column(name, f"{plain}::text" if kind in ("bpchar", "uuid") else plain, arrow, arrow, key)
 
 
@@ -189,19 +198,60 @@ def _decimal(modifier: int) -> tuple[int, int]:
     """Precision and scale of a numeric column: 38 and 18 if it has none, as in Spark."""
     if modifier < 0:
         return 38, 18
-    precision, scale = (modifier - 4) >> 16 & 0xFFFF, ((modifier - 4 & 0x7FF) ^ 1024) - 1024
-    scale = min(max(scale, 0), 38)
-    return min(max(precision, scale), 38), scale
+    precision, scale = (modifier - 4) >> 16 & 0xFFFF, _scale(modifier)
+    if scale < 0:
+        return min(precision - scale, 38), 0
+    return min(max(precision, scale), 38), min(scale, 38)
 
 
-def _among(keys: Sequence[Column]) -> str:
+def _scale(modifier: int) -> int:
+    return ((modifier - 4 & 0x7FF) ^ 1024) - 1024
+
+
+def _rounds(modifier: int) -> bool:
+    """Whether a numeric column may have more places than are read."""
+    return modifier < 0 or _scale(modifier) > 38
+
+
+def _found(select: str, values: Sequence[pa.Array], keys: Sequence[Column]) -> str:
+    """The query of the rows that have one of these keys: by the columns themselves, which may have an index.
+
+    Only a key that is one of the ends stands for all times beyond it, too; such rows are found by what is read.
+    """
+    usual = f"{select} WHERE {_among(keys, [key.compared for key in keys])}"
+    timed = [key for key in keys if key.key in _ENDS]
+    ended = [pc.match_substring_regex(array, _AT_ENDS) for array, key in zip(values, keys, strict=True) if key in timed]
+    if not any(pc.any(some).as_py() for some in ended):
+        return usual
+    between = " AND ".join(
+        f"{key.compared} > {first} AND {key.compared} < {last}"
+        for key in timed
+        for first, last in [_ends(str(key.key))]
+    )
+    read = _among(keys, [key.read if key in timed else key.compared for key in keys])
+    return f"{usual} AND {between} UNION ALL {select} WHERE {read} AND NOT ({between})"
+
+
+def _ends(kind: str) -> tuple[str, str]:
+    first, last = _ENDS[kind]
+    return f"'{first}'::{kind}", f"'{last}'::{kind}"
+
+
+def _among(keys: Sequence[Column], compared: Sequence[str]) -> str:
     """The condition that a row's key is among those that are given."""
-    names = ", ".join(quoted(key.name) for key in keys)
+    names = ", ".join(compared)
     arrays = ", ".join(f"${place}::{key.key}[]" for place, key in enumerate(keys, 1))
     if len(keys) == 1 and keys[0].type != pa.float32():
         # Twice as fast as IN for many keys: PostgreSQL sorts or hashes an array, if it is of the column's own type.
         return f"{names} = ANY ({arrays})"
     return f"({names}) IN (SELECT * FROM unnest({arrays}))"
+
+
+def _sent(values: pa.Array, key: Column) -> pa.Array:
+    """Keys as they are sent: instants by the clock of Greenwich, where years begin and end as the column's do."""
+    if key.key == "timestamptz" and pa.types.is_timestamp(values.type) and values.type.tz is not None:
+        values = values.cast(pa.timestamp(values.type.unit, "UTC"))
+    return bound(values, key, _WIRE[str(key.key)])
 
 
 def _well_formed(values: list[pa.Array], keys: Sequence[Column]) -> list[pa.Array]:
@@ -210,6 +260,10 @@ def _well_formed(values: list[pa.Array], keys: Sequence[Column]) -> list[pa.Arra
     for array, key in zip(values, keys, strict=True):
         if key.key == "uuid":
             fits = pc.match_substring_regex(array, _UUID)
+        elif key.key in _ENDS:
+            fits = pc.match_substring_regex(array, _YEARS)
+        elif key.key in ("text", "bpchar"):
+            fits = pc.invert(pc.match_substring(array, "\0"))
         elif key.key in _LEAST:
             fits = pc.and_(pc.greater_equal(array, _LEAST[key.key]), pc.less(array, -_LEAST[key.key]))
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,6 +29,13 @@ class Column:
     type: pa.DataType
     key: str | None
     """The database's type of values to look it up by; None if it cannot be looked up by."""
+    folded: str | None = None
+    """The SQL that keys are compared with in the column's place, if reading makes one value of several."""
+
+    @property
+    def compared(self) -> str:
+        """The SQL that keys are compared with: the column itself, whose index serves then, wherever that will do."""
+        return self.folded or quoted(self.name)
 
 
 class Database(Protocol):
@@ -42,7 +49,7 @@ class Database(Protocol):
         ...
 
     def unique(self, table: TableName) -> list[frozenset[str]]:
-        """Sets of columns whose values no two rows share, by the declarations of the table."""
+        """Sets of columns whose values no two rows share as they are read, by the declarations of the table."""
         ...
 
     def count(self, table: TableName) -> int:
@@ -99,6 +106,15 @@ def quoted(*names: str) -> str:
 def selected(columns: Sequence[Column]) -> str:
     """What to write after SELECT to read some columns."""
     return ", ".join(f"{column.read} AS {quoted(column.name)}" for column in columns)
+
+
+def apart(sets: Sequence[frozenset[str]], folding: Iterable[str]) -> list[frozenset[str]]:
+    """Of sets of columns that no two rows share, those without a column of which reading makes one value of several.
+
+    >>> apart([frozenset({"id"}), frozenset({"since"})], ["since"])
+    [frozenset({'id'})]
+    """
+    return [names for names in sets if names.isdisjoint(folding)]
 
 
 def typed(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:

@@ -16,6 +16,7 @@ from penstock.storage.tables.databases.protocol import (
     Column,
     Parameter,
     TableName,
+    apart,
     bound,
     quoted,
     selected,
@@ -46,8 +47,9 @@ class Sqlite:
         return cls(sqlite3.connect(uri, uri=True, timeout=30.0, isolation_level=None))
 
     def columns(self, table: TableName) -> list[Column]:
-        """By their declarations."""
-        found = self._run(f"SELECT name, type FROM pragma_table_info({_named(table)})", table[::-1])
+        """By their declarations, generated ones among them."""
+        sql = f"SELECT name, type FROM pragma_table_xinfo({_named(table)}) WHERE hidden IN (0, 2, 3)"
+        found = self._run(sql, table[::-1])
         return [_column(name, kind) for name, kind in found]
 
     def unique(self, table: TableName) -> list[frozenset[str]]:
@@ -57,7 +59,8 @@ class Sqlite:
         indexes = [name for (name,) in self._run(sql, table[::-1])]
         sets = [self._run("SELECT name FROM pragma_index_info(?)", [index]) for index in indexes]
         named = [[name for (name,) in some] for some in (primary, *sets)]
-        return [frozenset(names) for names in named if names and None not in names]
+        alone = [frozenset(names) for names in named if names and None not in names]
+        return apart(alone, [column.name for column in self.columns(table) if column.folded])
 
     def count(self, table: TableName) -> int:
         """By counting."""
@@ -87,11 +90,13 @@ class Sqlite:
         """Some thousand keys at a time: they take some hundred bytes each on their way."""
         sent = [bound(array, key, key.sent) for array, key in zip(values, keys, strict=True)]
         most = min(_MOST_PARAMETERS, self._connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)) // len(keys)
-        names, one = ", ".join(quoted(key.name) for key in keys), f"({', '.join('?' * len(keys))})"
+        names, one = ", ".join(key.compared for key in keys), f"({', '.join('?' * len(keys))})"
         for first in range(0, len(sent[0]), most):
             some = [array.slice(first, most).to_pylist() for array in sent]
             given = ", ".join([one] * len(some[0]))
-            sql = f"SELECT {selected(columns)} FROM {quoted(*table)} WHERE ({names}) IN (VALUES {given})"
+            # Not IN (VALUES …): SQLite uses no index for several columns then.
+            wanted = f"SELECT * FROM (VALUES {given})"
+            sql = f"SELECT {selected(columns)} FROM {quoted(*table)} WHERE ({names}) IN ({wanted})"
             yield from self.query(sql, list(chain.from_iterable(zip(*some, strict=True))), columns)
 
     def confine(self, memory: int) -> int:
@@ -129,7 +134,7 @@ def _column(name: str, declared: str) -> Column:
         precision, scale = int(decimal[1]), int(decimal[2] or 0)
         return Column(name, f"CAST({plain} AS TEXT)", pa.string(), pa.decimal128(min(precision, 38), scale), None)
     if kind.startswith("BOOL"):
-        return Column(name, plain, pa.int64(), pa.bool_(), "INTEGER")
+        return Column(name, plain, pa.int64(), pa.bool_(), "INTEGER", f"{plain} <> 0")
     if kind == "DATE":
         return Column(name, plain, pa.string(), pa.date32(), None)
     if kind.startswith(("DATETIME", "TIMESTAMP")):
