@@ -187,6 +187,53 @@ def test_a_map_inside_a_key_is_no_key_either(kind):
         common_key(field(kind), field(kind))
 
 
+@pytest.mark.parametrize(
+    ("kind", "instead"),
+    [
+        (pa.string_view(), "string"),
+        (pa.binary_view(), "binary"),
+        (pa.list_(pa.string_view()), "string"),
+        (pa.dictionary(pa.int32(), pa.string_view()), "string"),
+        (pa.list_view(pa.int64()), "list<item: int64>"),
+        (pa.run_end_encoded(pa.int32(), pa.string()), "string"),
+        (pa.uuid(), r"fixed_size_binary\[16\]"),
+    ],
+    ids=str,
+)
+def test_a_key_that_arrow_cannot_take_or_compare_is_refused_with_the_type_to_cast_it_to(kind, instead):
+    with pytest.raises(
+        ConfigError, match=rf"on='k' is a key of type .*, which Arrow cannot .*\. Cast it to {instead} in the source"
+    ):
+        common_key(field(kind), field(kind))
+
+
+WORDS, FEW_WORDS = pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int8(), pa.string())
+NUMBERS = pa.dictionary(pa.int32(), pa.int64())
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        (WORDS, pa.string(), pa.string()),
+        (pa.string(), WORDS, WORDS),
+        (FEW_WORDS, WORDS, WORDS),
+        (WORDS, FEW_WORDS, pa.string()),
+        (FEW_WORDS, FEW_WORDS, pa.string()),
+        (NUMBERS, NUMBERS, NUMBERS),
+        (pa.int64(), NUMBERS, pa.int64()),
+        (pa.int32(), NUMBERS, pa.int64()),
+    ],
+    ids=str,
+)
+def test_a_dictionary_is_compared_as_what_it_stands_for(left, right, expected):
+    assert common_key(field(left), field(right)) == expected
+
+
+def test_dictionaries_of_other_values_are_refused():
+    with pytest.raises(ConfigError, match="comparing them would lose values"):
+        common_key(field(WORDS), field(NUMBERS))
+
+
 # The rest
 
 
