@@ -301,6 +301,20 @@ def test_epochs_do_not_begin_before_one_another(flow, orders):
         paid.start("-1 s")
 
 
+@pytest.mark.parametrize("name", ["__hash", "__time", "__tag", "__mark", "__present"])
+def test_a_table_with_a_column_that_is_called_as_one_inside_is_refused(orders, name):
+    with pytest.raises(
+        ConfigError, match=rf"The table's column '{name}' has a name that penstock uses inside\. Rename it in the table"
+    ):
+        orders.lookup(pa.table({"order_id": [1], name: [1]}), on="order_id")
+
+
+def test_a_table_with_two_columns_of_one_name_is_refused(orders):
+    table = pa.table([[1], [2], [3]], names=["order_id", "v", "v"])
+    with pytest.raises(ConfigError, match=r"The table has 2 columns 'v', .* Rename all but one in the table"):
+        orders.lookup(table, on="order_id")
+
+
 def test_a_lookup_in_pages_is_planned_by_key_without_a_cache_before_anything_is_measured(tmp_path):
     from penstock.flow.lookups import lookup_pilot
 
