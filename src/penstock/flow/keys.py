@@ -42,12 +42,13 @@ def _values(kind: pa.DataType) -> pa.DataType:
 def _can_become(kind: pa.DataType, other: pa.DataType) -> bool:
     """Whether any values of `kind` can be cast to a type of the same values.
 
-    Arrow makes dictionaries of texts only, and a narrow index has no room for keys that other rows bring.
+    Arrow makes dictionaries of texts only; a narrow index has no room for keys that other rows bring, and a dictionary
+    that stays one may have a null among its values, where nobody looks for it.
     """
     if not pa.types.is_dictionary(other):
         return True
-    texts = (pa.types.is_dictionary, pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
-    return other.index_type.bit_width >= 32 and any(test(kind) for test in (*texts, pa.types.is_large_binary))
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return other.index_type.bit_width >= 32 and any(test(kind) for test in texts)
 
 
 def _check_comparable(field: pa.Field) -> None:
