@@ -187,6 +187,59 @@ def test_a_map_inside_a_key_is_no_key_either(kind):
         common_key(field(kind), field(kind))
 
 
+@pytest.mark.parametrize(
+    ("kind", "instead"),
+    [
+        (pa.string_view(), "string"),
+        (pa.binary_view(), "binary"),
+        (pa.list_(pa.string_view()), "string"),
+        (pa.dictionary(pa.int32(), pa.string_view()), "string"),
+        (pa.list_view(pa.int64()), "list<item: int64>"),
+        (pa.run_end_encoded(pa.int32(), pa.string()), "string"),
+        (pa.uuid(), r"fixed_size_binary\[16\]"),
+    ],
+    ids=str,
+)
+def test_a_key_that_arrow_cannot_take_or_compare_is_refused_with_the_type_to_cast_it_to(kind, instead):
+    with pytest.raises(
+        ConfigError, match=rf"on='k' is a key of type .*, which Arrow cannot .*\. Cast it to {instead} in the source"
+    ):
+        common_key(field(kind), field(kind))
+
+
+WORDS, FEW_WORDS = pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int8(), pa.string())
+NUMBERS = pa.dictionary(pa.int32(), pa.int64())
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        (WORDS, pa.string(), pa.string()),
+        (pa.string(), WORDS, WORDS),
+        (pa.string(), FEW_WORDS, pa.string()),
+        (WORDS, WORDS, pa.string()),
+        (NUMBERS, NUMBERS, pa.int64()),
+        (pa.int64(), NUMBERS, pa.int64()),
+        (pa.int32(), NUMBERS, pa.int64()),
+    ],
+    ids=str,
+)
+def test_a_dictionary_is_compared_as_what_it_stands_for(left, right, expected):
+    assert common_key(field(left), field(right)) == expected
+
+
+def test_a_dictionary_is_looked_up_in_plain_keys_only(flow):
+    words = pa.array(["a", "b"]).dictionary_encode()
+    stream = flow.source(pa.table({"k": words, "t": [0, 1]}), time="t", name="words")
+    with pytest.raises(ConfigError, match=r"on='k' is dictionary<.*, but the table's key 'k' is .* Cast one of them"):
+        stream.lookup(pa.table({"k": words}), on="k")
+
+
+def test_dictionaries_of_other_values_are_refused():
+    with pytest.raises(ConfigError, match="comparing them would lose values"):
+        common_key(field(WORDS), field(NUMBERS))
+
+
 # The rest
 
 
@@ -252,6 +305,20 @@ def test_epochs_do_not_begin_before_one_another(flow, orders):
     paid = orders.to_memory()
     with pytest.raises(ConfigError, match=r"trigger='-1 s' is negative, .* Write how often epochs begin, as in '1 s'"):
         paid.start("-1 s")
+
+
+@pytest.mark.parametrize("name", ["__hash", "__time", "__tag", "__mark", "__present"])
+def test_a_table_with_a_column_that_is_called_as_one_inside_is_refused(orders, name):
+    with pytest.raises(
+        ConfigError, match=rf"The table's column '{name}' has a name that penstock uses inside\. Rename it in the table"
+    ):
+        orders.lookup(pa.table({"order_id": [1], name: [1]}), on="order_id")
+
+
+def test_a_table_with_two_columns_of_one_name_is_refused(orders):
+    table = pa.table([[1], [2], [3]], names=["order_id", "v", "v"])
+    with pytest.raises(ConfigError, match=r"The table has 2 columns 'v', .* Rename all but one in the table"):
+        orders.lookup(table, on="order_id")
 
 
 def test_a_lookup_in_pages_is_planned_by_key_without_a_cache_before_anything_is_measured(tmp_path):

@@ -21,6 +21,7 @@ small = st.integers(-2, 2)
 texts = st.sampled_from(["", "a", "b", "ab", "é", "\x00", "a\x00"])
 floats = st.sampled_from([0.0, -0.0, 1.0, -1.0, NAN, float("inf"), -float("inf"), 0.1])
 dates = st.sampled_from([dt.date(1970, 1, 1), dt.date(1969, 12, 31), dt.date(2024, 2, 29)])
+times = st.sampled_from([dt.time(0), dt.time(1), dt.time(23, 59, 59)])
 moments = st.sampled_from([dt.datetime(1970, 1, 1), dt.datetime(2024, 1, 1, 0, 0, 0, 1), dt.datetime(1900, 1, 1)])
 decimals = st.sampled_from([Decimal("0.00"), Decimal("1.10"), Decimal("-1.10"), Decimal("99.99")])
 
@@ -38,7 +39,12 @@ TYPES = {
     pa.string(): texts,
     pa.large_string(): texts,
     pa.binary(): texts.map(str.encode),
+    pa.large_binary(): texts.map(str.encode),
+    pa.binary(2): st.sampled_from([b"ab", b"ba", b"\x00\x00"]),
     pa.bool_(): st.booleans(),
+    pa.uint64(): st.sampled_from([0, 1, 2**63 - 1, 2**63, 2**64 - 1]),
+    pa.time32("s"): times,
+    pa.time64("us"): times,
     pa.date32(): dates,
     pa.timestamp("us"): moments,
     pa.timestamp("us", "UTC"): moments.map(lambda moment: moment.replace(tzinfo=dt.UTC)),
@@ -52,6 +58,12 @@ TYPES = {
     pa.list_(pa.list_(pa.int64())): st.lists(maybe(st.lists(maybe(small), max_size=2)), max_size=2),
     pa.list_(pa.struct({"a": pa.int64()})): st.lists(maybe(st.fixed_dictionaries({"a": maybe(small)})), max_size=2),
     pa.struct({"l": pa.list_(pa.int64())}): st.fixed_dictionaries({"l": maybe(st.lists(small, max_size=2))}),
+    pa.list_(pa.float64(), 2): st.lists(maybe(floats), min_size=2, max_size=2),
+    pa.dictionary(pa.int32(), pa.string()): texts,
+    pa.dictionary(pa.int8(), pa.float64()): floats,
+    pa.struct({"d": pa.dictionary(pa.int32(), pa.string())}): st.fixed_dictionaries({"d": maybe(texts)}),
+    pa.decimal32(4, 2): decimals,
+    pa.decimal256(50, 2): decimals,
     pa.null(): st.none(),
 }
 """Key types, each with few values, so that equal ones are common."""
@@ -103,3 +115,10 @@ def test_by_hand():
 
 def test_nothing_is_the_same_as_nothing_in_columns_without_rows():
     assert same(pa.array([], pa.int64()), pa.array([], pa.int64())).tolist() == []
+
+
+def test_a_dictionary_is_the_same_as_what_it_stands_for_and_hashes_alike():
+    plain = pa.array(["a", None, "b", "a"])
+    encoded = pa.DictionaryArray.from_arrays(pa.array([1, 2, 0, None], pa.int8()), pa.array(["b", "a", None]))
+    assert same(plain, encoded).tolist() == same(encoded, plain).tolist() == [True, True, True, False]
+    assert hash_keys([plain])[:3].tolist() == hash_keys([encoded])[:3].tolist()

@@ -24,6 +24,12 @@ COLUMNS = {
     "texts": pa.array([f"order-{n}" for n in range(MANY)]),
     "long texts that differ at the end": pa.array(["x" * 50 + str(n) for n in range(MANY)]),
     "long texts that differ at the start": pa.array([str(n) + "x" * 50 for n in range(MANY)]),
+    "numbers from 2**63": pa.array(range(2**63, 2**63 + MANY), pa.uint64()),
+    "large binaries": pa.array([b"%d" % n for n in range(MANY)], pa.large_binary()),
+    "binaries of one size": pa.array([b"%05d" % n for n in range(MANY)], pa.binary(5)),
+    "dictionaries": pa.array([f"order-{n}" for n in range(MANY)]).dictionary_encode(),
+    "lists of one size": pa.array([[n % 100, n // 100] for n in range(MANY)], pa.list_(pa.int64(), 2)),
+    "times": pa.array(range(MANY), pa.int32()).view(pa.time32("s")),
     "dates": pa.array(range(MANY), pa.int32()).view(pa.date32()),
     "seconds": pa.array(range(0, MANY * 10**6, 10**6)).view(pa.timestamp("us")),
     "decimals": pa.array(range(MANY)).cast(pa.decimal128(20, 0)),
@@ -114,3 +120,7 @@ def test_hashes_do_not_change_from_version_to_version():
     """State is found by hash: a checkpoint outlives the process that wrote it."""
     assert hash_keys([pa.array([1, 2])]).tolist() == hash_keys([pa.array([1, 2], pa.int32())]).tolist()
     assert hash_keys([pa.array(["a"])]).tolist() == hash_keys([pa.array(["a"], pa.large_string())]).tolist()
+    assert hash_keys([pa.array([1, 2])]).tolist() == hash_keys([pa.array([1, 2], pa.uint64())]).tolist()
+    assert hash_keys([pa.array([b"a"])]).tolist() == hash_keys([pa.array([b"a"], pa.binary(1))]).tolist()
+    unsigned = hash_keys([pa.array([7, 2**63 - 1], pa.uint64())]).tolist()
+    assert unsigned == [13309476754707697221, 7622863033291099422]

@@ -35,3 +35,9 @@ def test_numbers_flags_and_nested_values():
     rows = pa.record_batch({"n": pa.array([1, 2], pa.int32()), "b": [True, False], "l": [[1, 2], [3, 4]]})
     nested = rows.column("l").nbytes // 2
     assert row_widths(rows, np.array([0, 1])).tolist() == [4 + 1 + nested] * 2
+
+
+def test_a_column_of_nothing_takes_nothing_and_a_view_what_its_column_does_on_average():
+    rows = pa.record_batch({"nothing": pa.nulls(2), "view": pa.array(["a", "b" * 84], pa.string_view())})
+    assert row_widths(rows.select(["nothing"]), np.array([1, 0])).tolist() == [0, 0]
+    assert row_widths(rows, np.array([1, 0])).tolist() == [rows.column("view").nbytes // 2] * 2

@@ -345,3 +345,48 @@ def test_a_table_is_as_large_as_its_values_not_as_its_encoding(tmp_path):
     found, methods = by_auto(stream, pk.ParquetTable(str(tmp_path), "k"), memory="4 MB")
     assert found == 5000
     assert "broadcast" not in methods
+
+
+KEYS = {
+    "large binaries": pa.array([b"a", b"b", None], pa.large_binary()),
+    "binaries of one size": pa.array([b"ab", b"cd", None], pa.binary(2)),
+    "unsigned numbers": pa.array([1, 2**63, None], pa.uint64()),
+    "times": pa.array([1, 2, None], pa.time32("s")),
+    "lists of one size": pa.array([[1, 2], [3, 4], None], pa.list_(pa.int64(), 2)),
+}
+
+
+@pytest.mark.parametrize("method", ["auto", "cinlj", "chybridjoin", "meshjoin", "partitioned", "broadcast"])
+@pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
+def test_a_key_of_any_kind_finds_its_row(keys, method):
+    flow = pk.LocalFlow(shards=2)
+    rows = [pa.table({"k": keys.slice(n, 1), "t": [n]}) for n in range(3)]
+    source = flow.source(rows, time="t", progress=pk.ordered())
+    out = source.lookup(pa.table({"k": keys, "v": [10, 11, 12]}), on="k", method=method).to_memory()
+    flow.run()
+    assert sorted(zip(*(out.table().column(name).to_pylist() for name in ("t", "v")), strict=True)) == [
+        (0, 10),
+        (1, 11),
+    ]
+
+
+@pytest.mark.parametrize("encoded", ["stream", "table"])
+def test_a_dictionary_finds_plain_keys_and_plain_keys_a_dictionary_and_its_nulls_nothing(encoded):
+    plain = pa.array(["a", "b", None])
+    dictionary = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int32()), plain)
+    keys = {"stream": plain, "table": plain, encoded: dictionary}
+    flow = pk.LocalFlow()
+    source = flow.source(pa.table({"k": keys["stream"], "t": [0, 1, 2]}), time="t")
+    out = source.lookup(pa.table({"k": keys["table"], "v": [10, 11, 12]}), on="k").to_memory()
+    flow.run()
+    assert sorted(out.table().column("v").to_pylist()) == [10, 11]
+
+
+@pytest.mark.parametrize("where", ["stream", "table"])
+def test_a_column_of_nothing_comes_out_as_it_went_in(where):
+    tables = {"stream": pa.table({"k": [1], "t": [0]}), "table": pa.table({"k": [1], "v": [2]})}
+    tables[where] = tables[where].append_column("note", pa.nulls(1))
+    flow = pk.LocalFlow()
+    out = flow.source(tables["stream"], time="t").lookup(tables["table"], on="k").to_memory()
+    flow.run()
+    assert out.table().select(["k", "v", "note"]).to_pylist() == [{"k": 1, "v": 2, "note": None}]

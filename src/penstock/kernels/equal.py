@@ -17,9 +17,12 @@ Mask = npt.NDArray[np.bool_]
 def same(left: pa.Array, right: pa.Array) -> Mask:
     """Whether each row of `left` holds the same value as that of `right`; nulls are the same as nulls.
 
+    A dictionary holds what it stands for.
+
     >>> same(pa.array([1.0, float("nan"), None]), pa.array([2.0, float("nan"), None])).tolist()
     [False, True, True]
     """
+    left, right = _plain(left), _plain(right)
     values = _same_values(left, right)
     if not left.null_count and not right.null_count:
         return values
@@ -34,7 +37,7 @@ def _same_values(left: pa.Array, right: pa.Array) -> Mask:
         for place in range(kind.num_fields):
             mask &= same(pc.struct_field(left, place), pc.struct_field(right, place))
         return mask
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return _same_lists(left, right)
     if pa.types.is_floating(kind):
         ours, theirs = _floats(left), _floats(right)
@@ -54,6 +57,10 @@ def _same_lists(left: pa.Array, right: pa.Array) -> Mask:
         starts = np.concatenate([[0], np.cumsum(sizes[kept])[:-1]])
         mask[kept] = np.logical_and.reduceat(inner, starts)
     return mask
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:

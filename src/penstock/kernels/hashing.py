@@ -23,6 +23,15 @@ _MULTIPLY = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _BLOCK = 1 << 15
 """Values that are hashed at a time: what it takes stays within a megabyte or so, and in the processor's cache."""
 
+_TEXTS = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+)
+_LONGS = (pa.types.is_timestamp, pa.types.is_date64, pa.types.is_duration, pa.types.is_time64, pa.types.is_uint64)
+
 
 def hash_keys(columns: Sequence[pa.Array]) -> Hashes:
     """One hash per row over all the key columns; a null counts as a value of its own.
@@ -39,12 +48,14 @@ def hash_keys(columns: Sequence[pa.Array]) -> Hashes:
 
 def _hash(column: pa.Array) -> Hashes:
     kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _hash(column.dictionary_decode())
     if pa.types.is_struct(kind):
         fields = [pc.struct_field(column, place) for place in range(kind.num_fields)]
         values = hash_keys(fields) if fields else np.zeros(len(column), np.uint64)
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         values = _hash_runs(_hash(column.flatten()), _sizes(pc.list_value_length(column)))
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind):
+    elif any(test(kind) for test in _TEXTS):
         values = _hash_bytes(column.cast(pa.large_binary()))
     elif pa.types.is_floating(kind):
         floats = pc.fill_null(column.cast(pa.float64()), fill_value=0.0).to_numpy(zero_copy_only=False)
@@ -61,9 +72,9 @@ def _hash(column: pa.Array) -> Hashes:
 
 def _whole_numbers(column: pa.Array) -> Hashes:
     kind = column.type
-    if pa.types.is_timestamp(kind) or pa.types.is_date64(kind) or pa.types.is_duration(kind):
+    if any(test(kind) for test in _LONGS):
         column = column.view(pa.int64())
-    elif pa.types.is_date32(kind):
+    elif pa.types.is_date32(kind) or pa.types.is_time32(kind):
         column = column.view(pa.int32())
     numbers = pc.fill_null(column.cast(pa.int64()), fill_value=0).to_numpy(zero_copy_only=False)
     return numbers.view(np.uint64)  # type: ignore[no-any-return]

@@ -11,7 +11,7 @@ from penstock.core.rows import Indices
 
 
 def row_widths(rows: pa.RecordBatch, which: Indices) -> Indices:
-    """The bytes of each chosen row: exact for numbers, strings and binaries, the column's average for nested values.
+    """The bytes of each chosen row: exact for numbers, strings and binaries, the column's average for others.
 
     >>> row_widths(pa.record_batch({"n": [1, 2], "s": ["", "four"]}), np.array([1, 0])).tolist()
     [16, 12]
@@ -43,9 +43,10 @@ def _column_widths(column: pa.Array, which: Indices) -> Indices | int:
         return _offset_widths(column, which, np.int32) + 4
     if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         return _offset_widths(column, which, np.int64) + 8
-    if pa.types.is_nested(kind):
+    try:
+        return int(kind.bit_width + 7) // 8
+    except ValueError:  # nested values, views, nothing but nulls
         return int(column.nbytes) // max(1, len(column))
-    return int(kind.bit_width + 7) // 8
 
 
 def _offset_widths(column: pa.Array, which: Indices, offset: type[np.int32] | type[np.int64]) -> Indices:

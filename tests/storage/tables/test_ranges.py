@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
 from penstock.kernels.bisect import bisect_within, runs_within
-from penstock.storage.tables.ranges import SlotArray, check_order, cut_rows, merge_slots, route_over, sort_order
+from penstock.storage.tables.ranges import (
+    SlotArray,
+    check_order,
+    cut_rows,
+    merge_slots,
+    order_values,
+    route_over,
+    sort_order,
+)
 from tests.streams import examples
 
 WHOLE = st.integers(-(2**63), 2**63 - 1)
@@ -95,6 +103,24 @@ def test_strings_fractions_and_decimals_are_found_by_their_order(values, probes)
     found = route_over(low).place(pa.array(probes, low.type)).tolist()
     expected = [len(values) if probe != probe else bisect_right(values, probe) for probe in probes]
     assert found == [max(0, place - 1) for place in expected]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pa.array([Decimal(n) / 10 for n in range(-9, 9)], pa.decimal32(3, 1)),
+        pa.array([Decimal(n) / 10 for n in range(-9, 9)], pa.decimal64(12, 1)),
+        pa.array(range(2**63 - 9, 2**63 + 9), pa.uint64()),
+    ],
+    ids=lambda keys: str(keys.type),
+)
+def test_keys_that_arrow_cannot_sort_or_that_pass_64_bits_with_a_sign_are_found_where_they_were_put(keys):
+    values = order_values("range", np.zeros(len(keys), np.uint64), [keys])
+    order = sort_order(values)
+    cut = cut_rows(values.take(pa.array(order)), theta=4)
+    put = np.searchsorted(cut.ends, np.argsort(order), "right")
+    assert cut.ends.size > 2
+    assert route_over(cut.low).place(values).tolist() == put.tolist()
 
 
 def test_nan_is_one_key_and_the_greatest_and_both_zeros_are_one():

@@ -15,9 +15,10 @@ from penstock.core.meter import Meter
 from penstock.core.operator import Logic, State
 from penstock.core.pages import PageStore
 from penstock.core.progress import Bounds
-from penstock.core.rows import RowType
+from penstock.core.rows import RESERVED, RowType
 from penstock.core.time import Time
 from penstock.operators.lookup.backlog import SHED_SEGMENT
+from penstock.operators.lookup.front import PRESENT
 from penstock.operators.lookup.methods import LookupMethod, Stages, read_stages
 from penstock.operators.lookup.shedding import Shedding
 
@@ -59,6 +60,7 @@ class LookupJoin:
             )
         if in_order_of(self.table.keys, self.on) != self.on:
             raise ConfigError(f"on={self.on} must name the table's keys in their order, {', '.join(self.table.keys)}.")
+        _check_names(self.table.columns.names)
         read_stages(self.method)
         if self.quota is not None and self.quota < 0:
             raise ConfigError(f"quota={self.quota} is no number of reads. Write 0 or more.")
@@ -141,3 +143,17 @@ def in_order_of(keys: tuple[str, ...], on: tuple[tuple[str, str], ...]) -> tuple
             f"{', '.join(keys)}. Look up by all of its keys, or key it by the columns of on=."
         )
     return tuple(sorted(on, key=lambda pair: keys.index(pair[1])))
+
+
+def _check_names(names: list[str]) -> None:
+    """Refuse names of a table's columns that are not theirs alone."""
+    for name in names:
+        if name in (*RESERVED, PRESENT):
+            raise ConfigError(
+                f"The table's column {name!r} has a name that penstock uses inside. Rename it in the table."
+            )
+        if names.count(name) > 1:
+            raise ConfigError(
+                f"The table has {names.count(name)} columns {name!r}, and results could not tell them apart. "
+                f"Rename all but one in the table."
+            )

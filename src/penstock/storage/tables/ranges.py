@@ -261,6 +261,10 @@ def _comparable(column: pa.Array) -> pa.Array:
         return column.cast(pa.float64())
     if pa.types.is_timestamp(kind) or pa.types.is_date64(kind) or pa.types.is_duration(kind):
         return column.view(pa.int64())
+    if pa.types.is_uint64(kind):
+        return column.view(pa.int64())  # from 2**63 on they come before the others: any order does that stays
+    if pa.types.is_decimal(kind) and kind.bit_width < 128:
+        return column.cast(pa.decimal128(kind.precision, kind.scale))
     if pa.types.is_date32(kind):
         return column.view(pa.int32()).cast(pa.int64())
     return column.cast(pa.int64()) if pa.types.is_integer(kind) or pa.types.is_boolean(kind) else column
