@@ -60,7 +60,8 @@ class SqlTable:
     `source` is an address (``postgresql://user@host/shop``, ``sqlite:///shop.db``, ``duckdb:///shop.duckdb``) or a
     function that connects (by ADBC to PostgreSQL, sqlite3, duckdb). It is connected to in the processes that read,
     when they first do. `select` names the columns to read, all if not given. Column types are those that Spark reads;
-    PostgreSQL's and DuckDB's other types come as text.
+    PostgreSQL's and DuckDB's other types come as text. PostgreSQL's `numeric` without a precision is read, and
+    looked up, rounded to 18 places: as a key it wants an index on ``round(k, 18)``, or a precision.
 
     Without more, the table may have changed in every epoch, so that nothing is cached for longer than one. Say how
     changes can be told: `updated_column` grows with every insert and update – the rows that changed are those that
