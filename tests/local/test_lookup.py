@@ -250,3 +250,37 @@ def test_a_row_sees_the_version_of_its_epoch_or_of_the_first(tmp_path):
         seen[freshness] = out.table().sort_by("t").column("name").to_pylist()
     assert seen["snapshot"] == ["before", "before"]
     assert seen["latest"] == ["before", "after 1"]
+
+
+def test_lookups_in_several_tables_keep_no_more_of_them_than_one_does(tmp_path):
+    stream = pa.table({"k": np.random.default_rng(7).integers(0, 20_000, 8000), "t": range(8000)})
+    flow = pk.LocalFlow(memory="600 kB")
+    halves = [stream.slice(0, 4000), stream.slice(4000)]
+    rows = flow.source(halves, time="t", progress=pk.ordered())
+    for name in ("a", "b", "c"):
+        table = pa.table({"k": range(20_000), name: [f"{n:030d}" for n in range(20_000)]})
+        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=1000)
+        source = pk.ParquetTable(str(tmp_path / f"{name}.parquet"), ("k",))
+        rows = rows.lookup(source, on="k", method="cinlj", freshness="latest")
+    out = rows.to_memory()
+    query = flow.run()
+    assert out.table().num_rows == 8000
+    place = next(iter(query._places.values()))[0]
+    assert 0 < kept_by(place.budget) <= 150_000
+
+
+@pytest.mark.parametrize("memory", ["1 MB", "400 kB"])
+def test_what_is_cached_gives_way_to_a_wide_row(tmp_path, memory):
+    texts = [f"{n}" * (20_000 if n % 50 == 0 else 10) for n in range(300)]
+    lists = [[n] * (5000 if n % 60 == 0 else 1) for n in range(300)]
+    pq.write_table(pa.table({"k": range(300), "v": texts, "l": lists}), tmp_path / "wide.parquet", row_group_size=20)
+    stream = pa.table({"k": np.random.default_rng(0).integers(0, 320, 2000), "t": range(2000)})
+    halves = [stream.slice(0, 1000), stream.slice(1000)]
+    flow = pk.LocalFlow(memory=memory)
+    source = flow.source(halves, time="t", progress=pk.ordered())
+    table = pk.ParquetTable(str(tmp_path), ("k",))
+    out = source.lookup(table, on="k", how="left", method="cinlj", freshness="latest").to_memory()
+    flow.run()
+    assert out.table().num_rows == 2000
+    rows = zip(out.table()["k"].to_pylist(), out.table()["v"].to_pylist(), strict=True)
+    assert all(v == (texts[k] if k < 300 else None) for k, v in rows)
