@@ -284,3 +284,16 @@ def test_what_is_cached_gives_way_to_a_wide_row(tmp_path, memory):
     assert out.table().num_rows == 2000
     rows = zip(out.table()["k"].to_pylist(), out.table()["v"].to_pylist(), strict=True)
     assert all(v == (texts[k] if k < 300 else None) for k, v in rows)
+
+
+@pytest.mark.parametrize("shed", ["considering", "keep"])
+def test_rows_are_put_aside_in_the_memory_that_the_lookup_takes_without(tmp_path, shed):
+    made = np.random.default_rng(1)
+    pages = str(tmp_path / "pages")
+    pk.write_page_table(pa.table({"k": np.arange(50_000), "pad": ["x" * 100] * 50_000}), pages, keys="k")
+    epochs = [pa.table({"k": made.integers(0, 50_000, 10_000), "t": np.arange(10_000) + n * 10_000}) for n in range(6)]
+    flow = pk.LocalFlow(memory="2 MB")
+    source = flow.source(epochs, time="t", progress=pk.ordered())
+    out = source.lookup(pk.PageTable(pages), on="k", method="cinlj", shed=shed).to_memory()
+    flow.start(trigger="5 ms")
+    assert sorted(out.table()["t"].to_pylist()) == list(range(60_000))
