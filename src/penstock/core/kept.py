@@ -22,7 +22,9 @@ V = TypeVar("V")
 class Kept(threading.local, Generic[K, V]):
     """Things by name, with their bytes; of too many, those that were used longest ago go. Each thread has its own.
 
-    >>> kept, first, next = Kept(), Budget(100), Budget(50)
+    All that one task pays for is a part of its memory together: where one keeps more, the one that has most gives way.
+
+    >>> kept, first, next = Kept(), Budget(400), Budget(200)
     >>> kept.settle(first, limit=100)
     >>> kept.put("a", "…", 40), kept.put("b", "…", 30), first.held
     (True, True, 70)
@@ -40,11 +42,12 @@ class Kept(threading.local, Generic[K, V]):
 
     def settle(self, payer: Budget, limit: int) -> None:
         """From now on `payer` is charged for what is kept, and no more than `limit` bytes are, or than fit."""
-        before, self._limit = self.payer, limit
+        before, self._limit = self.payer, min(limit, payer.limit // LEFT)
         if before is payer:
-            self._shrink(limit)
+            self.shrink(self._limit)
             return
-        self._shrink(min(limit, payer.room))
+        others = sum(kept.held for kept in _paid_by(payer))
+        self.shrink(max(0, min(self._limit, payer.limit // LEFT - others, payer.room)))
         if before is not None:
             before.release(self.held)
         payer.charge(self.held, _WHAT)
@@ -59,9 +62,11 @@ class Kept(threading.local, Generic[K, V]):
 
     def clear_for(self, size: int) -> bool:
         """Forget as much as must go before so many bytes more are kept; whether they may be at all."""
-        if size <= self._limit:
-            self._shrink(self._limit - size)
-        return size <= self._limit
+        if self.payer is None or size > self._limit:
+            return False
+        self.shrink(self._limit - size)
+        give_way(self.payer, self.payer.limit // LEFT - size)
+        return True
 
     def put(self, name: K, thing: V, size: int) -> bool:
         """Keep something more, in the place of what was used longest ago if need be; whether it fits."""
@@ -72,19 +77,24 @@ class Kept(threading.local, Generic[K, V]):
         self.held += size
         return True
 
-    def _shrink(self, limit: int) -> None:
+    def shrink(self, limit: int) -> None:
+        """Forget what was used longest ago, until no more than `limit` bytes are kept."""
         while self.held > limit:
-            _, (_, size) = self._things.popitem(last=False)
-            self.held -= size
-            if self.payer is not None:
-                self.payer.release(size)
+            self.forget()
+
+    def forget(self) -> None:
+        """Forget what was used longest ago."""
+        _, (_, size) = self._things.popitem(last=False)
+        self.held -= size
+        if self.payer is not None:
+            self.payer.release(size)
 
 
 def hand_over(payer: Budget, limit: int) -> None:
     """A task begins: all that is kept here is paid for by it, up to `limit` bytes together, and the rest goes.
 
     >>> kept = Kept()
-    >>> kept.settle(Budget(100), limit=100)
+    >>> kept.settle(Budget(400), limit=100)
     >>> kept.put("a", "…", 40)
     True
     >>> hand_over(task := Budget(10**9), limit=10**9)
@@ -96,12 +106,35 @@ def hand_over(payer: Budget, limit: int) -> None:
     """
     for kept in list(_EVERY):
         kept.settle(payer, limit)
-        limit -= kept.held
+    give_way(payer, limit)
+
+
+def give_way(payer: Budget, limit: int = 0) -> None:
+    """Forget of all that somebody pays for, where most is kept first, until it is no more than `limit` bytes.
+
+    >>> one, other, task = Kept(), Kept(), Budget(400)
+    >>> for kept, size in ((one, 30), (other, 10)):
+    ...     kept.settle(task, limit=100)
+    ...     for name in "abc":
+    ...         _ = kept.put(name, "…", size)
+    >>> one.held, other.held
+    (60, 30)
+    >>> give_way(task)
+    >>> task.held
+    0
+    """
+    paid = _paid_by(payer)
+    while sum(kept.held for kept in paid) > max(0, limit):
+        max(paid, key=lambda kept: kept.held).forget()
 
 
 def kept_by(payer: Budget) -> int:
     """How many bytes of what is kept here somebody pays for."""
     return sum(kept.held for kept in _EVERY if kept.payer is not None and kept.payer.within(payer))
+
+
+def _paid_by(payer: Budget) -> list[Kept[Any, Any]]:
+    return [kept for kept in _EVERY if kept.payer is payer]
 
 
 _WHAT = "what is kept of a table"

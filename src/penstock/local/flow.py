@@ -263,11 +263,11 @@ class LocalQuery:
         return sum(count.get("shed", 0) + count.get("queued", 0) for count in counts)
 
     def _places_of(self, node: OperatorNode, shared: list[_Place]) -> list[_Place]:
-        """Where an operator's shards work: all in the same place, but for lookups that ask for less, or for another.
+        """Where an operator's shards work: all in the same place, but for lookups that ask for less, or put rows aside.
 
         Their pages are files, as on Spark: what they ask for is for the rest.
         """
-        if not isinstance(node, LookupNode) or (node.memory is None and not node.config.elsewhere):
+        if not isinstance(node, LookupNode) or (node.memory is None and not node.config.shed.on):
             return shared
         share = self._share_of(node)
         folder = f"{self._spill.name}/pages-{node.name}"

@@ -359,3 +359,15 @@ def test_merging_the_blocks_of_a_cache_takes_little_beside_it():
     finally:
         pa.set_memory_pool(default)
     assert join.budget.peak <= memory
+
+
+@pytest.mark.parametrize("back", [MeshJoin(slots=10), HybridJoin(slots=10)], ids=lambda back: type(back).__name__)
+@pytest.mark.parametrize("front", [None, Front(slots=5, threshold=1)], ids=["alone", "cached"])
+def test_a_cache_takes_no_room_that_a_partition_needs(back, front):
+    """There is room for the partition and the rows that meet it, not for a count of each of its rows."""
+    table = numbered(2000)
+    memory = table.open().scan(0).nbytes + 20_000
+    join = Shard(table, Stages(back, front), memory=memory)
+    for some in np.split(skewed(100, 2500), 10):
+        join.rows(some.tolist())
+    assert join.end().results == join.expected

@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.budget import Budget
+from penstock.core.errors import BudgetError
+from penstock.core.kept import give_way
 from penstock.core.master import MasterTable
 from penstock.core.meter import Meter
 from penstock.core.operator import Out
@@ -17,6 +19,9 @@ from penstock.core.rows import Hashes, Indices, hashes_of
 from penstock.operators.lookup.answers import Answers, Mask
 from penstock.operators.lookup.front import FrontStage
 from penstock.operators.lookup.waiting import Waiting
+
+_COUNTED = 16
+"""Bytes of how often a master row was found, and by which hash."""
 
 
 @dataclass(slots=True)
@@ -61,35 +66,47 @@ class Desk:
     """Rows that have come, and have yet to be let in."""
 
     def scan(self, partition: int) -> pa.RecordBatch:
-        """Read a partition."""
-        return self._read(self.table.scan(partition))
+        """Read a partition; what is cached gives way to it."""
+        try:
+            return self._read(self.table.scan(partition))
+        except BudgetError:
+            self.give_way()
+            return self._read(self.table.scan(partition))
 
     def get(self, hashes: Hashes, keys: list[pa.Array]) -> pa.RecordBatch:
         """Read the rows of some keys."""
         self.stats.looked_up += hashes.size
         return self._read(self.table.get(hashes, keys))
 
+    def give_way(self) -> None:
+        """Forget what is cached, and what is kept of tables: an answer may need the room, and none depends on them."""
+        if self.front is not None:
+            self.front.invalidate(None)
+        give_way(self.budget)
+
     def meet(
         self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch, compared: int | None = None
     ) -> Generator[Out, None, Mask]:
         """Let rows meet master rows, all that there are of each key; which of them found any comes back.
 
-        What was found is offered to the cache, if there is one. `compared` is how many rows meet them, if some that
-        cannot match were left out.
+        What was found is offered to the cache, if there is one and there is room to count it. `compared` is how many
+        rows meet them, if some that cannot match were left out.
         """
-        offers = 0 if self.front is None else master.num_rows
-        with self.budget.hold(rows.nbytes + 16 * offers, "rows that meet the table"):
-            met = yield from self.pair(rows, hashes, master)
+        counts = self.front is not None and rows.nbytes + 2 * _COUNTED * master.num_rows <= self.budget.room
+        offers = master.num_rows if counts else 0
+        with self.budget.hold(rows.nbytes + _COUNTED * offers, "rows that meet the table"):
+            met = yield from self.pair(rows, hashes, master, offers)
             if self.front is not None and offers:
                 self.front.offer(master.take(pa.array(met.found)), met.asked[met.found], met.counts[met.found])
         if self.meter is not None:
             self.meter.compute(comparisons=rows.num_rows if compared is None else compared, chain_nodes=master.num_rows)
         return met.matched
 
-    def pair(self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch) -> Generator[Out, None, Met]:
-        """Answer rows with master rows; what is to be known for the cache is counted if there is one."""
+    def pair(
+        self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch, offers: int
+    ) -> Generator[Out, None, Met]:
+        """Answer rows with master rows; what is to be known for the cache is counted if they are its `offers`."""
         matched = np.zeros(rows.num_rows, np.bool_)
-        offers = 0 if self.front is None else master.num_rows
         counts, asked = np.zeros(offers, np.int64), np.zeros(offers, np.uint64)
         for i, j in self.answers.pairs(rows, hashes, master):
             matched[i] = True

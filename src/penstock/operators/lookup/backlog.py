@@ -31,7 +31,10 @@ SHED_SEGMENT = "shed"
 """The segment of those pages: a store may keep it in another place."""
 
 _PAGE = 16
-"""A page takes up to this part of the share."""
+"""A page takes up to this part of the share,"""
+
+_SMALLEST = 16
+"""or less where there is little room, but not less than this part of that."""
 
 _BESIDE = 16
 """Bytes beside each row: its place in the queue, and how often it was put aside."""
@@ -229,9 +232,10 @@ class Backlog:
         for part in parts:
             self._release(part)
             widths = row_widths(part.rows, np.arange(part.rows.num_rows) if part.order is None else part.order)
-            for piece in cut(widths + _BESIDE, self._page):
+            most = max(self._page // _SMALLEST, min(self._page, self._budget.room // 4))
+            for piece in cut(widths + _BESIDE, max(1, most)):
                 needs = int(widths[piece].sum()) + _BESIDE * (piece.stop - piece.start)
-                if page and size + needs > self._page:
+                if page and size + needs > most:
                     yield self._write(page)
                     page, size = [], 0
                 page.append(part.take(piece.stop - piece.start))

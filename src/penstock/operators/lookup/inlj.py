@@ -88,16 +88,23 @@ class IndexJoin:
                 yield from self._look_up(rows.filter(pa.array(half)), hashes[half])
 
     def _asked(self, hashes: Hashes, keys: list[pa.Array]) -> pa.RecordBatch | None:
-        """What the table has of these keys; None if that does not fit, and it may help to ask for fewer."""
-        single = hashes[0] == hashes[-1]
+        """What the table has of these keys; None if that does not fit, and it may help to ask for fewer.
+
+        To what one key finds all that is cached gives way.
+        """
+        single, desk = hashes[0] == hashes[-1], self._desk
         try:
-            master = self._desk.get(hashes, keys)
+            master = desk.get(hashes, keys)
         except BudgetError:
-            if single:
-                raise
-            return None
+            if not single:
+                return None
+            desk.give_way()
+            master = desk.get(hashes, keys)
         self._found = max(self._found, master.nbytes / max(1, hashes.size))
-        return master if single or 2 * master.nbytes <= self._desk.budget.room else None
+        fits = 2 * master.nbytes <= desk.budget.room
+        if single and not fits:
+            desk.give_way()
+        return master if single or fits else None
 
     def renew(self) -> None:
         """Rows ask by key, whatever the table is."""
@@ -107,7 +114,8 @@ class IndexJoin:
         return {}
 
     def _answer(self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch) -> Iterator[Out]:
-        met = yield from self._desk.pair(rows, hashes, master)
+        offers = 0 if self._desk.front is None else master.num_rows
+        met = yield from self._desk.pair(rows, hashes, master, offers)
         alone = np.flatnonzero(~met.matched)
         yield from self._desk.answers.alone(rows, alone)
         if self._desk.front is not None:

@@ -23,7 +23,7 @@ from pyarrow import fs
 
 from penstock.core.budget import Budget, ample, show_bytes
 from penstock.core.errors import BudgetError, ConfigError, TableError
-from penstock.core.kept import LEFT, Kept
+from penstock.core.kept import Kept
 from penstock.core.master import Changes, TableSize, master_schema
 from penstock.core.rows import Hashes, Indices, concat, hashes_of
 from penstock.storage.files import find_folder, path_of
@@ -67,7 +67,7 @@ class ParquetTable:
     are no keys. The index of the keys is kept in folder `index`, which is local and may be deleted at any time: a
     hidden one beside the data if not given, or a temporary one where that cannot be written. Neighbouring row groups
     make one partition up to `partition_rows`. Up to `cache_bytes` of row groups stay in memory, and no more than a
-    quarter of that of the task that reads.
+    quarter of that of the task that reads, together with what it keeps of other tables.
 
     >>> folder = tempfile.mkdtemp()
     >>> pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), folder + "/part-0.parquet")
@@ -327,7 +327,7 @@ class _Groups:
 
     def take(self, number: int, group: int, rows: Indices, budget: Budget) -> pa.RecordBatch:
         """Some rows of a row group, which ascend."""
-        self._kept.settle(budget, min(self._source.cache_bytes, budget.limit // LEFT))
+        self._kept.settle(budget, self._source.cache_bytes)
         parts, first = [], 0
         for batch in self._kept.get((number, group)) or self._batches(number, group, budget):
             here = rows[rows.searchsorted(first) : rows.searchsorted(first + batch.num_rows)]
