@@ -41,9 +41,6 @@ _MERGED = 4
 _FEW = 4096
 """So few rows are merged whenever some are added: to search one block more takes as long."""
 
-_RESERVE = 8
-"""This part of the memory is left to those who answer what is not cached."""
-
 _SLOT = 16
 """Bytes beside each row: its frequency and its entry."""
 
@@ -318,7 +315,7 @@ class FrontStage:
     def _charge(self, rows: pa.RecordBatch) -> bool:
         """Take the room of rows; False if there is none: a cache can do without."""
         size = _size(rows)
-        if size > self._budget.room - self._budget.limit // _RESERVE:
+        if size > self._budget.room:
             return False
         self._budget.charge(size, "cached master rows")
         self._charged += size
