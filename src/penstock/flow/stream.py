@@ -31,7 +31,7 @@ from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, Mem
 from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, WindowAggregate
 from penstock.operators.aggregate.config import Method as AggregateMethod
 from penstock.operators.lookup import LookupJoin, LookupMethod, Stages
-from penstock.operators.lookup.config import LookupHow, in_order_of
+from penstock.operators.lookup.config import LookupHow, check_names, in_order_of
 from penstock.operators.lookup.methods import MethodName
 from penstock.operators.lookup.shedding import Shed, Shedding
 from penstock.operators.window_join import JoinTime, WindowJoin
@@ -332,6 +332,7 @@ class Stream(Outlets):
         called = self._flow._operator_name(name, "lookup")
         given = os.fspath(table) if isinstance(table, os.PathLike) else table
         source = self._flow._master_table(given, tuple(theirs for _, theirs in keys), freshness)
+        check_names(source.columns.names)
         keys = in_order_of(source.keys, keys)
         types = (RowType(_as_keys(node.columns, keys, source.columns), tuple(ours for ours, _ in keys), node.time),)
         age = None if max_age is None else _age(max_age)

@@ -60,7 +60,7 @@ class LookupJoin:
             )
         if in_order_of(self.table.keys, self.on) != self.on:
             raise ConfigError(f"on={self.on} must name the table's keys in their order, {', '.join(self.table.keys)}.")
-        _check_names(self.table.columns.names)
+        check_names(self.table.columns.names)
         read_stages(self.method)
         if self.quota is not None and self.quota < 0:
             raise ConfigError(f"quota={self.quota} is no number of reads. Write 0 or more.")
@@ -145,7 +145,7 @@ def in_order_of(keys: tuple[str, ...], on: tuple[tuple[str, str], ...]) -> tuple
     return tuple(sorted(on, key=lambda pair: keys.index(pair[1])))
 
 
-def _check_names(names: list[str]) -> None:
+def check_names(names: list[str]) -> None:
     """Refuse names of a table's columns that are not theirs alone."""
     for name in names:
         if name in (*RESERVED, PRESENT):
