@@ -201,7 +201,7 @@ def test_explain_says_what_a_cache_would_answer_for_the_skew_that_was_seen():
     flow.source(epochs, time="t").lookup(table, on="k", name="who").to_memory()
     before = LocalQuery(flow).explain()
     assert "because a look-up takes" in before
-    assert "keys assumed to be asked for evenly, as none was seen yet" in before
+    assert "keys assumed to be asked for evenly, as nothing says otherwise" in before
     assert "a cache of 2,500 rows would answer 50 % of them\n" in before
     after = flow.run().explain()
     found = re.search(r"keys as by Zipf (\S+): a cache of 2,500 rows would answer (\S+) % of them", after)

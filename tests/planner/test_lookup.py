@@ -193,7 +193,7 @@ def test_a_pilot_measures_rates_by_task_and_skew_by_a_sample():
 
 def test_before_rows_are_seen_a_pilot_says_that_the_skew_is_assumed_and_then_what_it_is():
     pilot = LookupPilot(LOAD, STORES["pages"])
-    assert str(pilot.keys).startswith("keys assumed to be asked for evenly, as none was seen yet: a cache of ")
+    assert str(pilot.keys).startswith("keys assumed to be asked for evenly, as nothing says otherwise: a cache of ")
     assert pilot.choice is None, "asking decides nothing"
     pilot.saw(100_000, 1.0, 0.1, counted(100_000, 1.0))
     assert str(pilot.keys).startswith("keys as by Zipf 1.0")

@@ -222,7 +222,7 @@ class KeysAsked:
     >>> print(KeysAsked(0.97, cached=197_206, expected=0.718, measured=0.722))
     keys as by Zipf 0.97: a cache of 197,206 rows would answer 72 % of them (72 % were)
     >>> print(KeysAsked(0.0, cached=1000, expected=0.1, seen=False))
-    keys assumed to be asked for evenly, as none was seen yet: a cache of 1,000 rows would answer 10 % of them
+    keys assumed to be asked for evenly, as nothing says otherwise: a cache of 1,000 rows would answer 10 % of them
     """
 
     exponent: float
@@ -240,7 +240,7 @@ class KeysAsked:
         law = f"keys as by Zipf {self.exponent:.2f}"
         if not self.seen:
             how = f"as by Zipf {self.exponent:.2f}" if self.exponent else "evenly"
-            law = f"keys assumed to be asked for {how}, as none was seen yet"
+            law = f"keys assumed to be asked for {how}, as nothing says otherwise"
         were = "" if self.measured is None else f" ({100 * self.measured:.0f} % were)"
         return f"{law}: a cache of {self.cached:,} rows would answer {100 * self.expected:.0f} % of them{were}"
 
