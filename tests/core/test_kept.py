@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from penstock.core.budget import Budget
 from penstock.core.kept import LEFT, Kept, give_way, hand_over, kept_by
+
+pytestmark = pytest.mark.usefixtures("nothing_kept")
 
 
 def keeping(payer: Budget, size: int, count: int, limit: int = 1 << 30) -> Kept[int, str]:
@@ -23,7 +27,8 @@ def test_all_that_a_task_keeps_is_one_quarter_of_its_memory():
 def test_the_one_that_has_most_gives_way():
     task = Budget(4000)
     first, second = keeping(task, 10, 100), keeping(task, 10, 100)
-    assert (first.held, second.held) == (500, 500)
+    assert first.held + second.held == 1000
+    assert abs(first.held - second.held) <= 20
     assert (first.get(0), first.get(99)) == (None, "…")
 
 

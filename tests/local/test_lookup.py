@@ -14,21 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as pk
-from penstock.core.budget import Budget
 from penstock.core.errors import ConfigError
-from penstock.core.kept import hand_over, kept_by
+from penstock.core.kept import kept_by
 from penstock.kernels.zipf import ranks_at
 from penstock.local.flow import LocalQuery
 from penstock.operators.lookup import HybridJoin, Stages
 from penstock.storage.tables.arrow import ArrowTable, OpenArrowTable
 
+pytestmark = pytest.mark.usefixtures("nothing_kept")
+
 CUSTOMERS = pa.table({"k": list(range(500)), "name": [f"customer {n}" for n in range(500)]})
-
-
-@pytest.fixture(autouse=True)
-def nothing_kept() -> None:
-    """Nothing stays from tests before."""
-    hand_over(Budget(10**9), 0)
 
 
 def orders(epochs: int, rows: int = 200) -> list[pa.Table]:

@@ -44,8 +44,8 @@ class PhasedJoin:
         self.waiting = waiting
         self.blocks = UsefulBlocks(desk, waiting, settings.cache_blocks, meta)
         self._pending = int(meta.get("pending", 0))
-        self._input_thr = settings.input_thr or 1
-        self._stream_thr = settings.stream_thr or 1
+        self._input_thr = settings.input_thr or int(meta.get("input_thr", 1))
+        self._stream_thr = settings.stream_thr or int(meta.get("stream_thr", 1))
 
     @property
     def at_once(self) -> bool:
@@ -86,5 +86,6 @@ class PhasedJoin:
         self._pending = len(self.waiting)
 
     def meta(self) -> dict[str, object]:
-        """What to remember: how many rows are pending, which blocks were in memory, and of what use they were."""
-        return {**self.blocks.meta(), "pending": self._pending}
+        """What to remember: how many rows are pending and may be, which blocks were in memory, and of what use."""
+        thresholds = {"input_thr": self._input_thr, "stream_thr": self._stream_thr}
+        return {**self.blocks.meta(), **thresholds, "pending": self._pending}
