@@ -13,7 +13,7 @@ from penstock.core.kept import hand_over
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 settings.register_profile("fast", max_examples=50, **_COMMON)
-settings.register_profile("ci", max_examples=500, **_COMMON)
+settings.register_profile("ci", max_examples=400, **_COMMON)
 settings.register_profile("deep", max_examples=50_000, **_COMMON)
 settings.load_profile("ci")
 
