@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
 
 from penstock.core.durations import TimeUnit
+from penstock.core.errors import ConfigError
 from penstock.core.progress import Policy
 from penstock.core.rows import RowType
 from penstock.core.time import Time
 from penstock.core.within import LEFT, RIGHT
-from penstock.operators.aggregate.config import WindowAggregate
+from penstock.operators.aggregate.config import EMITTED, WindowAggregate
 from penstock.operators.lookup import LookupJoin, lookup_method_name
 from penstock.operators.window_join import WindowJoin, method_name
 
@@ -97,6 +99,17 @@ class OperatorNode(Node):
     clock: tuple[str, ...]
     """The columns of the results that their event time is made from; two for 'latest' and 'earliest'."""
 
+    def __post_init__(self) -> None:
+        """Refuse updates of windows as input, unless each row is answered by itself."""
+        windows = next(filter(None, map(updates_of, self.inputs)), None)
+        if windows is not None and not self.passes_updates:
+            raise _counts_updates(self, windows)
+
+    @property
+    def passes_updates(self) -> bool:
+        """Whether each input row is answered by itself and in its epoch, so that updates of windows stay updates."""
+        return False
+
     def bound(self, config: Any, *ports: Time) -> Time:
         """The bound of the results once the ports are bound so; `config` is the node's, by the method that runs."""
         return config.bound(config.bounds(*ports))  # type: ignore[no-any-return]
@@ -166,6 +179,11 @@ class LookupNode(OperatorNode):
     memory: int | None = None
     """What of the flow's memory the lookup may take; all that there is if not given."""
 
+    @property
+    def passes_updates(self) -> bool:
+        """Unless rows may wait: then an update could come out after the final result."""
+        return self.config.max_age is None and not self.config.defers
+
     def method(self, config: LookupJoin) -> str:
         """The name of the method that runs."""
         return lookup_method_name(config.method)
@@ -200,6 +218,48 @@ def windows_of(node: Node) -> AggregateNode | None:
     while isinstance(node, SelectNode | WhereNode):
         node = node.input
     return node if isinstance(node, AggregateNode) else None
+
+
+def updates_of(node: Node) -> AggregateNode | None:
+    """The aggregation whose open windows a stream has as well as the final ones, if there is one.
+
+    Updates pass through everything but ``.where("emitted = 'final'")``.
+    """
+    if isinstance(node, AggregateNode):
+        return node if node.config.emit != "final" else None
+    if isinstance(node, WhereNode) and _FINAL.fullmatch(str(node.condition)) and _shows_emitted(node.input):
+        return None
+    return next(filter(None, map(updates_of, node.inputs)), None)
+
+
+_FINAL = re.compile(rf"\s*`?{EMITTED}`?\s*==?\s*'final'\s*")
+
+
+def _shows_emitted(node: Node) -> bool:
+    """Whether the column `emitted` of a stream is the one that its aggregations made."""
+    if isinstance(node, SelectNode) and not passes(EMITTED, node.expressions):
+        return False
+    return isinstance(node, AggregateNode) or all(map(_shows_emitted, node.inputs))
+
+
+def _counts_updates(node: OperatorNode, windows: AggregateNode) -> ConfigError:
+    emit = windows.config.emit
+    shown = repr(emit) if isinstance(emit, str) else f"pk.early('{emit.every}')"
+    harm = (
+        "lets rows wait (method=, max_age=, shed=), so an update could leave it after the final result"
+        if isinstance(node, LookupNode)
+        else "would take each of them for a row of its own"
+    )
+    return ConfigError(
+        f"{windows.name} has emit={shown}: it sends updates of each window before the final result, and {node.name} "
+        f"{harm}. Write emit='final', or keep final results only: .where(\"{EMITTED} = 'final'\"). To see updates as "
+        f"well, write {windows.name} to a sink of its own."
+    )
+
+
+def passes(column: str | None, expressions: Sequence[Any]) -> bool:
+    """Whether a select hands a column on untouched."""
+    return any(str(e).strip() in ("*", column, f"`{column}`", f"Column<'{column}'>") for e in expressions)
 
 
 def keeps_time(node: Node, source: SourceNode) -> bool:

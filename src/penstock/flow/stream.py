@@ -25,6 +25,7 @@ from penstock.flow.graph import (
     UnionNode,
     WhereNode,
     late_columns,
+    passes,
 )
 from penstock.flow.keys import common_key
 from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
@@ -178,7 +179,7 @@ class Stream(Outlets):
         if not expressions:
             raise ConfigError("select() names no column. Write .select('*', 'amount * 2 AS twice').")
         columns = self._flow._columns_after_select(self._node, expressions)
-        time = self._node.time if _passes(self._node.time, expressions) else None
+        time = self._node.time if passes(self._node.time, expressions) else None
         return self._made(
             SelectNode(
                 columns=columns,
@@ -608,11 +609,6 @@ def _check_late(node: Node) -> None:
         raise ConfigError(
             f"A source has a column {twice!r}, which is what .late calls one of its own. Rename it in the source."
         )
-
-
-def _passes(column: str | None, expressions: Sequence[Any]) -> bool:
-    """Whether a select hands a column on untouched."""
-    return any(str(e).strip() in ("*", column, f"`{column}`", f"Column<'{column}'>") for e in expressions)
 
 
 def _show(columns: pa.Schema) -> str:
