@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 import penstock as pk
 from penstock.spark import epoch as engine
 from tests.spark.conftest import Feed
-from tests.spark.test_memory import drivers_memory, private_memory, watched
+from tests.worker_memory import drivers_memory, private_memory, watched
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

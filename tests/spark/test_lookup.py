@@ -21,7 +21,7 @@ from penstock.operators.lookup import HybridJoin, Stages
 from penstock.storage.tables.arrow import ArrowTable, OpenArrowTable
 from tests.oracle import lookup as oracle
 from tests.spark.conftest import Feed, multiset
-from tests.spark.test_memory import private_memory, watched
+from tests.worker_memory import private_memory, watched
 
 pytestmark = pytest.mark.spark
 

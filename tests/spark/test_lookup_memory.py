@@ -16,7 +16,7 @@ import pytest
 import penstock as pk
 from penstock.storage.tables.pages import PageTable
 from tests.spark.conftest import Feed
-from tests.spark.test_memory import private_memory, watched
+from tests.worker_memory import private_memory, watched
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

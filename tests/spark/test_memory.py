@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +10,7 @@ import pytest
 
 import penstock as pk
 from tests.spark.conftest import Feed
+from tests.worker_memory import private_memory, watched
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -23,55 +19,6 @@ SHARE = MEMORY // 2
 WIDE = 1000
 EPOCHS = 8
 SCHEMA = pa.schema({"k": pa.int64(), "t": pa.int64(), "id": pa.int64(), "payload": pa.string()})
-
-
-def private_memory() -> dict[int, int]:
-    """RssAnon of every Python worker of this session, in bytes."""
-    found = {}
-    for status in Path("/proc").glob("[0-9]*/status"):
-        try:
-            if b"pyspark.daemon" in (status.parent / "cmdline").read_bytes() and is_ours(int(status.parent.name)):
-                found[int(status.parent.name)] = anonymous(status)
-        except (OSError, KeyError):
-            continue
-    return found
-
-
-def is_ours(pid: int) -> bool:
-    """Whether a process descends from this one: other sessions may be at work beside."""
-    while pid > 1 and pid != os.getpid():
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return pid == os.getpid()
-
-
-def drivers_memory() -> dict[int, int]:
-    """The same of this process, which is the driver's Python."""
-    return {os.getpid(): anonymous(Path("/proc/self/status"))}
-
-
-def anonymous(status: Path) -> int:
-    fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
-    return int(fields["RssAnon"].split()[0]) * 1024
-
-
-@contextmanager
-def watched(memory: Callable[[], dict[int, int]] = private_memory) -> Iterator[list[int]]:
-    """The most private memory any one worker had, sampled every 5 ms."""
-    most = [0]
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.is_set():
-            most[0] = max([most[0], *memory().values()])
-            time.sleep(0.005)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield most
-    finally:
-        done.set()
-        watcher.join()
 
 
 def two_streams(folder: Path, rows: int) -> list[Feed]:
