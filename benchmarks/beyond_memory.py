@@ -171,7 +171,9 @@ def penstock(workload: base.Workload, memory: int, method: str = "auto") -> Run:
         flow = pk.Flow(spark, checkpoint=checkpoint, memory=memory)
         orders = flow.source(stream(spark, workload, "orders"), time="ts", progress=pk.bounded_delay("30 s"))
         payments = flow.source(stream(spark, workload, "payments"), time="ts", progress=pk.bounded_delay("30 s"))
-        orders.join(payments, on="order_id", within=pk.band("10 min", "10 min"), method=method).to_format("noop")
+        orders.join(payments, on="order_id", within=pk.band(before="10 min", after="10 min"), method=method).to_format(
+            "noop"
+        )
         query = flow.run()
         result = warm(base.timed(workload, query.streaming_query, query.progress().rows_out, workload.matches))
         joins = [epoch.operators["join0"] for epoch in query.progress().epochs]

@@ -62,7 +62,7 @@ def run(spark: SparkSession, folder: Path, state: int) -> tuple[float, float]:
         flow.source(stream(spark, folder / name), time="t", progress=pk.ordered(), name=name)
         for name in ("left", "right")
     )
-    left.join(right, on="k", within=pk.band(10**12, 10**12)).to_format("noop")
+    left.join(right, on="k", within=pk.band(before=10**12, after=10**12)).to_format("noop")
     report = flow.run(end=False).progress()
     held = report.epochs[0].operators["join0"].state_rows
     if held != state:

@@ -325,7 +325,7 @@ def penstock(workload: Workload) -> Result:
         flow = pk.Flow(spark, checkpoint=checkpoint, memory=f"{MEMORY_MB} MB")
         orders = flow.source(stream(spark, workload, "orders"), time="ts", progress=pk.bounded_delay("30 s"))
         payments = flow.source(stream(spark, workload, "payments"), time="ts", progress=pk.bounded_delay("30 s"))
-        orders.join(payments, on="order_id", within=pk.band("10 min", "10 min")).to_format("noop")
+        orders.join(payments, on="order_id", within=pk.band(before="10 min", after="10 min")).to_format("noop")
         query = flow.run()
         result = timed(workload, query.streaming_query, query.progress().rows_out, workload.matches)
         print(where_the_time_goes(result, query.progress().epochs[COLD_BATCHES:-1]))

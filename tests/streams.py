@@ -280,7 +280,7 @@ def advance(**bounds: int) -> Advance:
 
 
 bands = st.builds(
-    lambda before, extra, ends: band(str(-before) if before >= 0 else f"+{-before}", extra - before, ends),
+    lambda before, extra, ends: band(before=before, after=extra - before, ends=ends),
     before=st.integers(-4, 12),
     extra=st.integers(2, 16),
     ends=st.sampled_from(["[]", "()", "[)", "(]"]),

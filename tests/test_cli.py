@@ -254,7 +254,7 @@ class TestDemo:
             return flow.source(tables, time="ts", progress=pk.bounded_delay("30 s"), name=name)
 
         orders, payments = source("orders"), source("payments")
-        paid = orders.join(payments, on="order_id", within=pk.band("-10 min", "+10 min"), how="left")
+        paid = orders.join(payments, on="order_id", within=pk.band(before="10 min", after="10 min"), how="left")
         paid.to_parquet(str(tmp_path / "results"))
         paid.late.to_parquet(str(tmp_path / "late"))
         assert flow.run().progress().late > 0

@@ -5,7 +5,7 @@
 >>> flow = pk.LocalFlow(memory="64 MB")
 >>> orders = flow.source(pa.table({"id": [1, 2], "t": [0, 5]}), time="t", name="orders")
 >>> paid = flow.source(pa.table({"id": [1], "t": [3]}), time="t", name="paid")
->>> rows = orders.join(paid, on="id", within=pk.band(0, 10)).to_memory()
+>>> rows = orders.join(paid, on="id", within=pk.band(before=0, after=10)).to_memory()
 >>> _ = flow.run()
 >>> rows.table().to_pylist()
 [{'id': 1, 't': 0, 't_right': 3}]

@@ -43,7 +43,7 @@ Two streams of files are being written while you watch: orders, and payments for
 life. Rows come out of order, in bursts, and a few of them minutes late. Each order is joined with the payments
 made at most ten minutes before or after it; one that is never paid comes out alone. All of it within {memory}.
 
-    paid = orders.join(payments, on="order_id", within=pk.band("-10 min", "+10 min"), how="left")
+    paid = orders.join(payments, on="order_id", within=pk.band(before="10 min", after="10 min"), how="left")
 """
 
 _LEGEND = """\
@@ -138,7 +138,7 @@ class _Demo:
             progress=pk.bounded_delay("30 s", idle="10 s"),
             name="payments",
         )
-        paid = orders.join(payments, on="order_id", within=pk.band("-10 min", "+10 min"), how="left")
+        paid = orders.join(payments, on="order_id", within=pk.band(before="10 min", after="10 min"), how="left")
         paid.to_parquet(str(self.folder / "results"))
         paid.late.to_parquet(str(self.folder / "late"))
         return flow

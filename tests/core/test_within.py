@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import numpy as np
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from penstock.core.durations import Duration
 from penstock.core.errors import BandError, DurationError
 from penstock.core.time import TIME_MAX, TIME_MIN
 from penstock.core.within import LEFT, RIGHT, Buckets, Offsets, band, horizon, reach_end, tumbling, windows
@@ -79,7 +82,7 @@ def test_horizon_and_reach_end_are_what_they_say(within, port, bound):
     assert reach_end(reach, port, bound) == brute_reach_end(near(within), port, bound)
 
 
-@pytest.mark.parametrize("within", [band(5, 5), band("+5", 10), tumbling(10, origin=3)], ids=str)
+@pytest.mark.parametrize("within", [band(5, 5), band(before=-5, after=10), tumbling(10, origin=3)], ids=str)
 @pytest.mark.parametrize("end", [TIME_MIN, TIME_MAX])
 def test_at_the_ends_of_time_horizons_are_there_too(within, end):
     reach = within.reach("ticks")
@@ -98,13 +101,11 @@ def test_near_the_ends_a_horizon_stops_at_the_end_and_does_not_wrap_around(bound
 @pytest.mark.parametrize(
     ("within", "first", "last"),
     [
-        (band(10, 10), -10, 10),
-        (band(-10, 10), -10, 10),
-        (band("-10", "+10"), -10, 10),
-        (band("+5", 10), 5, 10),
-        (band("+5", "+10"), 5, 10),
-        (band(10, -5), -10, -5),
-        (band(0, 0), 0, 0),
+        (band(before=10, after=10), -10, 10),
+        (band(before=-5, after=10), 5, 10),
+        (band(before=10, after=-5), -10, -5),
+        (band(before="-5", after="+10"), 5, 10),
+        (band(before=0, after=0), 0, 0),
         (band(2, 3, ends="()"), -1, 2),
         (band(2, 3, ends="[)"), -2, 2),
         (band(2, 3, ends="(]"), -1, 3),
@@ -118,6 +119,132 @@ def test_bands_mean_offsets_from_the_left_row(within, first, last):
     assert within.reach("ticks") == Offsets(first, last)
 
 
+TICK = timedelta(microseconds=1)
+OFFSETS: list[tuple[object, object, int, int]] = [
+    # neither has a sign: distances before and after
+    (10, 3, -10, 3),
+    ("10", "3", -10, 3),
+    ("10 us", "3 us", -10, 3),
+    (10 * TICK, 3 * TICK, -10, 3),
+    (Duration(10), Duration(3), -10, 3),
+    ("10 us", 3 * TICK, -10, 3),
+    # both have a sign: offsets, first and last
+    ("-10", "+3", -10, 3),
+    ("+3", "+10", 3, 10),
+    ("-10", "-3", -10, -3),
+    (" - 10 us", "+ 3 us", -10, 3),
+    (-10, -3, -10, -3),
+    (-10, "+3", -10, 3),
+    (-10 * TICK, -3 * TICK, -10, -3),
+    (Duration(-10), Duration(-3), -10, -3),
+    (Duration(-10), "+3 us", -10, 3),
+    # zero goes with either
+    (0, 0, 0, 0),
+    (0, 10, 0, 10),
+    (10, 0, -10, 0),
+    (-10, 0, -10, 0),
+    ("-10", "0", -10, 0),
+    ("-10", "+0", -10, 0),
+    ("10", "-0", -10, 0),
+    ("0", "+10", 0, 10),
+    ("+0", "10", 0, 10),
+    (0 * TICK, "+10 us", 0, 10),
+    (Duration(-10), 0 * TICK, -10, 0),
+]
+
+
+@pytest.mark.parametrize(("first", "last", "start", "end"), OFFSETS)
+def test_without_keywords_unsigned_values_are_distances_and_signed_ones_offsets(first, last, start, end):
+    within = band(first, last)
+    unit = "microseconds" if "time" in {d.kind for d in (within.before, within.after) if d.amount} else "ticks"
+    assert within.reach(unit) == Offsets(start, end)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "message"),
+    [
+        (
+            "-10 min",
+            "5 min",
+            r"band\('-10 min', '5 min'\) has a sign on only one of its values, so they could be offsets .* or distances"
+            r" before and after it\. Write band\(before='10 min', after='5 min'\) if they are offsets\.",
+        ),
+        (
+            "-5 min",
+            "10 min",
+            r"Write band\(before='5 min', after='10 min'\) if they are offsets, "
+            r"or band\(before='-5 min', after='10 min'\) if they are distances\.",
+        ),
+        (
+            "+5 min",
+            "10 min",
+            r"before='-5 min', after='10 min'\) if they are offsets, or band\(before='5 min', after='10",
+        ),
+        (
+            "5 min",
+            "+10 min",
+            r"before='-5 min', after='10 min'\) if they are offsets, or band\(before='5 min', after='10",
+        ),
+        ("10 min", "-5 min", r"Write band\(before='10 min', after='-5 min'\) if they are distances\.$"),
+        (-10, 10, r"band\(-10, 10\) .* Write band\(before=10, after=10\) if they are offsets, or band\(before=-10, af"),
+        (10, -5, r"band\(10, -5\) has a sign on only one .* Write band\(before=10, after=-5\) if they are distances\."),
+        ("-10", 10, r"band\('-10', 10\) has a sign on only one of its values"),
+        ("+5", 10, r"band\('\+5', 10\) has a sign on only one of its values"),
+        (
+            timedelta(minutes=-1),
+            timedelta(minutes=1),
+            r"band\('-1 min', '1 min'\) has a sign on only one of its values",
+        ),
+        (Duration(-10, "ticks"), Duration(10, "ticks"), r"band\(-10, 10\) has a sign on only one of its values"),
+    ],
+)
+def test_a_sign_on_only_one_value_is_refused_with_what_to_write(first, last, message):
+    with pytest.raises(BandError, match=message):
+        band(first, last)
+
+
+@given(
+    st.integers(-9, 9), st.integers(-9, 9), st.sampled_from([str, "{:+}".format, int, lambda n: Duration(n, "ticks")])
+)
+@examples(0.2)
+def test_whatever_is_accepted_without_keywords_means_the_same_in_either_reading_or_shows_its_sign(low, high, written):
+    first, last = written(low), written(high)
+    try:
+        within = band(first, last)
+    except BandError:
+        return
+    as_offsets, as_distances = (low, high), (-low, high)
+    meant = (-within.before.amount, within.after.amount)
+    signs = written is not int and str(first)[0] in "+-" and str(last)[0] in "+-"
+    empty = as_distances[0] > as_distances[1]
+    assert meant == (as_offsets if signs or empty else as_distances)
+    assert meant == as_offsets or not any(str(end)[0] in "+-" and int(str(end)) for end in (first, last))
+
+
+def test_a_plus_before_a_distance_is_refused_because_it_reads_as_an_offset():
+    message = (
+        r"before='\+5 min' could start the band 5 min before .* or 5 min after it. Write before='5 min' or before='-5"
+    )
+    with pytest.raises(BandError, match=message):
+        band(before="+5 min", after="10 min")
+    assert band(before=5, after="+10") == band(before="5", after=10)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [((), {}), ((5,), {}), ((), {"before": 5}), ((), {"after": 5}), ((5,), {"after": 5}), ((5, 5), {"after": 5})],
+)
+def test_a_band_needs_both_ends_written_the_same_way(arguments):
+    positional, named = arguments
+    with pytest.raises(BandError, match=r"needs both ends, written the same way. Write band\(before='10 min', after="):
+        band(*positional, **named)
+
+
+def test_a_checkpoint_knows_a_band_by_the_text_of_the_first_version():
+    assert band(before="10 min", after=0).identity == "band(10 min, 0, ends='[]')"
+    assert band(before=-1, after=16, ends="()").identity == "band(-1, 16, ends='()')"
+
+
 def test_a_band_in_real_time_counts_the_steps_of_its_column():
     assert band("10 min", "1 s").reach("microseconds") == Offsets(-600_000_000, 1_000_000)
     assert band("2 days", 0).reach("days") == Offsets(-2, 0)
@@ -127,9 +254,12 @@ def test_a_band_in_real_time_counts_the_steps_of_its_column():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: band("5 min", "-10 min"), r"within=band\(5 min, -10 min, .*ends 5 min before it starts. Swap the two"),
-        (lambda: band("+10 min", "5 min"), r"can match nothing: it ends 5 min before it starts"),
-        (lambda: band(2, -5), r"within=band\(2, -5, ends='\[\]'\) can match nothing: it ends 3 before it starts"),
+        (
+            lambda: band(before="5 min", after="-10 min"),
+            r"within=band\(before=5 min, after=-10 min, .*ends 5 min before it starts\. before= and after= are dis",
+        ),
+        (lambda: band("+10 min", "+5 min"), r"can match nothing: it ends 5 min before it starts"),
+        (lambda: band(0, -5), r"within=band\(before=0, after=-5, .*\) can match nothing: it ends 5 before it starts"),
         (lambda: band(1, 1, ends="<>"), r"ends='<>' is not one of '\[\]', '\(\)'.* Write '\[\]' for a closed band"),
         (lambda: windows(left=-3, right=2), r"windows\(left=-3\) is negative. A window is a length: leave the minus"),
         (lambda: windows(left="3 s", right="-2 s"), r"windows\(right=-2 s\) is negative"),
@@ -173,3 +303,4 @@ def test_conditions_that_differ_look_different(one, other):
     """A checkpoint knows a flow by this text: what it leaves out could be changed behind its back."""
     assume(one != other)
     assert str(one) != str(other)
+    assert getattr(one, "identity", str(one)) != getattr(other, "identity", str(other))

@@ -92,8 +92,11 @@ def test_memory_must_be_a_size(memory):
         ({"on": 3}, r"on=3 names no columns\. Write on='order_id', a list of columns, or on={'ours': 'theirs'}"),
         ({"on": [("order_id", "order_id")]}, r"on=\[\('order_id', 'order_id'\)\] names no columns"),
         ({"on": "t"}, r"on='t' is the time column\. Nearness in time is within='s: leave it out of on="),
-        ({"within": "10 min"}, r"within='10 min' says not how near in time .* Write pk\.band\('10 min', '10 min'\)"),
-        ({"within": None}, r"within=None says not how near"),
+        (
+            {"within": "10 min"},
+            r"within='10 min' does not say how near .* Write pk\.band\(before='10 min', after='10 min'\)",
+        ),
+        ({"within": None}, r"within=None does not say how near"),
         ({"how": "sideways"}, r"how='sideways' is not a kind of window join\. Write one of inner, left, right, full"),
         ({"how": "cross"}, r"how='cross' is not a kind of window join"),
         ({"how": "left", "where": "l.t < r.t"}, r"where= is for inner joins, but how='left'\. Filter one side before"),
@@ -121,7 +124,7 @@ def test_a_negative_range_is_refused_where_it_is_written():
     with pytest.raises(BandError, match=r"windows\(left=-3\) is negative"):
         pk.windows(left=-3, right=2)
     with pytest.raises(BandError, match="can match nothing: it ends 5 min before it starts"):
-        pk.band("5 min", "-10 min")
+        pk.band(before="5 min", after="-10 min")
     with pytest.raises(BandError, match="has no length"):
         pk.tumbling("0 s")
 

@@ -14,7 +14,9 @@ def paid_orders():
     flow = pk.LocalFlow(memory="64 MB", shards=2)
     orders = flow.source(pa.table({"id": [1, 2], "t": [0, 5]}), time="t", name="orders", progress=pk.ordered())
     paid = flow.source(pa.table({"id": [1, None], "t": [3, None]}), time="t", name="paid")
-    pairs = orders.where("id > 0").join(paid, on="id", within=pk.band(0, 10), where="l.t < r.t", name="pay")
+    pairs = orders.where("id > 0").join(
+        paid, on="id", within=pk.band(before=0, after=10), where="l.t < r.t", name="pay"
+    )
     pairs.to_memory()
     orders.union(paid).late.to_memory()
     return flow.run()
@@ -28,7 +30,7 @@ def test_explain_says_what_each_operator_does_by_which_method_and_why(capsys):
     assert text.splitlines() == [
         "In process: 64.0 MB for all operators, 2 tasks at a time, 32.0 MB each",
         "memory: exactly once",
-        "  pay: inner join on id within band(0, 10, ends='[]'), time of results: left",
+        "  pay: inner join on id within band(before=0, after=10, ends='[]'), time of results: left",
         "    method oa (OA-Join: matches rows as they arrive, in any order, and lets go of them as bounds pass)",
         "    because nothing is measured yet, and OA-Join puts nothing off and lets state outgrow the memory",
         "    pairs only where l.t < r.t (native)",

@@ -344,7 +344,7 @@ def test_at_the_very_ends_of_the_axis_rows_meet_as_they_do_elsewhere_whichever_c
     lefts, rights = table((1, last - 3)), table((1, last))
     order = ([lefts, empty], [empty, rights]) if first == "left" else ([empty, lefts], [rights, empty])
     flow, a, b = flow_of(*order)
-    out = a.join(b, on="k", within=pk.band("+5", 10)).to_memory()
+    out = a.join(b, on="k", within=pk.band(before=-5, after=10)).to_memory()
     flow.run()
     assert out.table().num_rows == 0
 

@@ -188,7 +188,9 @@ def complete_by_joint(bounds: Bounds, first: int, second: int) -> bool:
     return first < bounds.joint[LEFT] and second < bounds.joint[RIGHT]
 
 
-@pytest.mark.parametrize("within", [band(2, 2), band(1, 4), band("+1", 3), tumbling(4), tumbling(5, origin=2)], ids=str)
+@pytest.mark.parametrize(
+    "within", [band(2, 2), band(1, 4), band(before=-1, after=3), tumbling(4), tumbling(5, origin=2)], ids=str
+)
 def test_joint_bounds_complete_a_group_no_later_than_individual_ones(within):
     """For every pair of bounds and every pair of times that can match at all."""
     pairs = [(i, j) for i in range(-8, 9) for j in range(-12, 13) if near(within)(i, j)]

@@ -62,7 +62,9 @@ def test_the_ten_lines_of_the_readme_work_on_timestamps(spark, flow, feed, tmp_p
 
     left = flow.source(feed("o", [at(r) for r in ORDERS]).stream(spark), time="ts", progress=pk.bounded_delay("5 s"))
     right = flow.source(feed("p", [at(r) for r in PAYMENTS]).stream(spark), time="ts", progress=pk.bounded_delay("5 s"))
-    left.join(right, on="id", within=pk.band("-10 s", "+10 s"), how="left").to_parquet(str(tmp_path / "out")).run()
+    left.join(right, on="id", within=pk.band(before="10 s", after="10 s"), how="left").to_parquet(
+        str(tmp_path / "out")
+    ).run()
     out = spark.read.parquet(str(tmp_path / "out")).drop("epoch")
     assert multiset(out.toArrow()) == {
         (1, "a", moment(0), 9.5, moment(3)): 1,
@@ -121,7 +123,7 @@ def both_hosts(spark, flow, feed, build, tables):
 def test_a_stream_may_be_joined_with_itself(spark, flow, feed):
     def build(flow, tables):
         rows = flow.source(tables["p"], time="t", progress=pk.bounded_delay(5), name="p")
-        return [rows.join(rows, on="id", within=pk.band("+1", 5), how="left").to_memory()]
+        return [rows.join(rows, on="id", within=pk.band(before=-1, after=5), how="left").to_memory()]
 
     [(ours, theirs)] = both_hosts(spark, flow, feed, build, {"p": PAYMENTS})
     assert (3, 1.0, 25, 2.0, 26) in ours
@@ -256,7 +258,7 @@ def test_the_zone_of_the_session_changes_nothing(spark, tmp_path, feed, kind):
             flow.source(feed(name, [rows.slice(0, 4), rows.slice(4)]).stream(spark), time="ts", name=name)
             for name in "lr"
         )
-        out = left.join(right, on="k", within=pk.band("-1 h", "-1 h")).to_memory()
+        out = left.join(right, on="k", within=pk.band(before="1 h", after="-1 h")).to_memory()
         flow.run()
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")

@@ -232,7 +232,7 @@ def test_traces_run_in_a_flow_and_no_row_is_late_within_the_disorder():
         flow.source(list(replay.slices()), time="t", progress=pk.bounded_delay("3 s"), name=f"s{number}")
         for number, replay in enumerate(replays)
     )
-    joined = left.join(right, on="key", within=pk.band("-1 s", "1 s")).to_memory()
+    joined = left.join(right, on="key", within=pk.band(before="1 s", after="1 s")).to_memory()
     flow.run()
     tables = [replay.table() for replay in replays]
     (first, other), (one, two) = ([times(t) for t in tables], [t.column("key").to_numpy() for t in tables])

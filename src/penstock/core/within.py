@@ -8,7 +8,7 @@ follows from it: whom to probe, when a row is dead, and which results can still 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, overload
 
 import numpy as np
 
@@ -64,8 +64,8 @@ class Band:
         if self.before.amount + self.after.amount < 0:
             short = Duration(-self.before.amount - self.after.amount, self.after.kind)
             raise BandError(
-                f"within={self} can match nothing: it ends {short} before it starts. "
-                f"Swap the two ends, or write band(before=…, after=…)."
+                f"within={self} can match nothing: it ends {short} before it starts. before= and after= are distances "
+                f"from the left row's time: make one of them larger."
             )
 
     def reach(self, unit: TimeUnit) -> Reach:
@@ -76,8 +76,13 @@ class Band:
             raise BandError(f"within={self} can match nothing: both ends are open and nothing lies between them.")
         return Offsets(first, last)
 
-    def __str__(self) -> str:
+    @property
+    def identity(self) -> str:
+        """How a checkpoint records this band. Never change this text: it would lock users out of their checkpoints."""
         return f"band({self.before}, {self.after}, ends={self.ends!r})"
+
+    def __str__(self) -> str:
+        return f"band(before={self.before}, after={self.after}, ends={self.ends!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,21 +138,46 @@ class Buckets:
         return _lowered(times, into), _raised(times, self.size - 1 - into)
 
 
-def band(before: DurationLike, after: DurationLike, ends: Ends = "[]") -> Band:
+@overload
+def band(*, before: DurationLike, after: DurationLike, ends: Ends = "[]") -> Band: ...
+@overload
+def band(first: DurationLike, last: DurationLike, /, ends: Ends = "[]") -> Band: ...
+def band(
+    first: DurationLike | None = None,
+    last: DurationLike | None = None,
+    /,
+    ends: Ends = "[]",
+    *,
+    before: DurationLike | None = None,
+    after: DurationLike | None = None,
+) -> Band:
     """Match rows whose right time lies from `before` the left time to `after` it.
 
-    Either end may also be written as a signed offset from the left row's time: ``band("-10 min", "+10 min")`` is
-    ``band("10 min", "10 min")``, and ``band("+5 min", "10 min")`` starts five minutes after the left row.
+    `before` and `after` are distances from the left row's time, and either may be negative:
 
-    >>> print(band("-10 min", "+10 min"))
-    band(10 min, 10 min, ends='[]')
-    >>> print(band("+5 min", "10 min", ends="[)"))
-    band(-5 min, 10 min, ends='[)')
+    >>> print(band(before="10 min", after="2 min"))
+    band(before=10 min, after=2 min, ends='[]')
+    >>> print(band(before="-5 min", after="10 min"))  # from 5 to 10 minutes after the left row
+    band(before=-5 min, after=10 min, ends='[]')
+
+    Without keywords, two values without a sign are `before` and `after`. Two values with a sign are offsets from the
+    left row's time, first and last. Zero goes with either; a sign on only one of two other values is an error.
+
+    >>> print(band("10 min", "2 min"))
+    band(before=10 min, after=2 min, ends='[]')
+    >>> print(band("-10 min", "+2 min"))
+    band(before=10 min, after=2 min, ends='[]')
+    >>> print(band("+5 min", "+10 min", ends="[)"))
+    band(before=-5 min, after=10 min, ends='[)')
     """
-    back, ahead = Duration.of(before, "before"), Duration.of(after, "after")
-    forward = isinstance(before, str) and before.strip().startswith("+")
-    distance = -abs(back.amount) if forward else abs(back.amount)
-    return Band(Duration(distance, back.kind), ahead, ends)
+    if before is not None and after is not None and first is None and last is None:
+        return Band(_distance_before(before), Duration.of(after, "after"), ends)
+    if first is not None and last is not None and before is None and after is None:
+        return _positional(first, last, ends)
+    raise BandError(
+        "band() needs both ends, written the same way. Write band(before='10 min', after='10 min'); "
+        "before=0 starts at the left row's time, and after=0 ends there."
+    )
 
 
 def windows(left: DurationLike, right: DurationLike, ends: Ends = "[]") -> Band:
@@ -156,7 +186,7 @@ def windows(left: DurationLike, right: DurationLike, ends: Ends = "[]") -> Band:
     A pair matches iff ``l.time - right <= r.time <= l.time + left``.
 
     >>> print(windows(left="3 min", right="2 min"))
-    band(2 min, 3 min, ends='[]')
+    band(before=2 min, after=3 min, ends='[]')
     """
     lengths = Duration.of(left, "left"), Duration.of(right, "right")
     for name, length in zip(("left", "right"), lengths, strict=True):
@@ -172,6 +202,55 @@ def tumbling(size: DurationLike, origin: DurationLike = 0) -> Tumbling:
     tumbling(5 min)
     """
     return Tumbling(Duration.of(size, "size"), Duration.of(origin, "origin"))
+
+
+def _distance_before(value: DurationLike) -> Duration:
+    """`before` as a distance; ``before="+5 min"`` could also be an offset, which is the opposite."""
+    distance = Duration.of(value, "before")
+    if isinstance(value, str) and _signed(value, distance) and distance.amount > 0:
+        raise BandError(
+            f"before={value!r} could start the band {distance} before the left row's time or {distance} after it. "
+            f"Write before={_quoted(distance)} or before={_quoted(_negated(distance))}."
+        )
+    return distance
+
+
+def _positional(first: DurationLike, last: DurationLike, ends: Ends) -> Band:
+    """Two distances, neither with a sign, or two offsets, both with one."""
+    low, high = Duration.of(first, "first"), Duration.of(last, "last")
+    signed = {_signed(*end) for end in ((first, low), (last, high)) if end[1].amount}
+    if len(signed) == 2:
+        raise _unclear(first, last)
+    return Band(_negated(low) if True in signed else low, high, ends)
+
+
+def _signed(value: DurationLike, read: Duration) -> bool:
+    """Whether a value is written with a sign. A number, a timedelta and a Duration show only a minus."""
+    return value.strip().startswith(("+", "-")) if isinstance(value, str) else read.amount < 0
+
+
+def _unclear(first: DurationLike, last: DurationLike) -> BandError:
+    low, high = Duration.of(first), Duration.of(last)
+    readings = (("offsets", _negated(low)), ("distances", low))
+    hints = [
+        f"band(before={_quoted(before)}, after={_quoted(high)}) if they are {meaning}"
+        for meaning, before in readings
+        if before.amount + high.amount >= 0
+    ]
+    shown = ", ".join(repr(value) if isinstance(value, str) else _quoted(Duration.of(value)) for value in (first, last))
+    return BandError(
+        f"band({shown}) has a sign on only one of its values, so they could be offsets from the left row's time or "
+        f"distances before and after it. Write {', or '.join(hints)}."
+    )
+
+
+def _negated(duration: Duration) -> Duration:
+    return Duration(-duration.amount, duration.kind)
+
+
+def _quoted(duration: Duration) -> str:
+    """A duration as it is written in Python: ticks are plain numbers."""
+    return str(duration) if duration.kind == "ticks" else f"'{duration}'"
 
 
 def _shifted(times: Times, by: int) -> Times:

@@ -260,7 +260,7 @@ class Stream(Outlets):
         >>> flow = pk.LocalFlow()
         >>> orders = flow.source(pa.table({"id": [1, 2], "t": [0, 5]}), time="t", name="orders")
         >>> paid = flow.source(pa.table({"id": [1], "t": [3]}), time="t", name="paid")
-        >>> rows = orders.join(paid, on="id", within=pk.band(0, 10), how="left").to_memory()
+        >>> rows = orders.join(paid, on="id", within=pk.band(before=0, after=10), how="left").to_memory()
         >>> _ = flow.run()
         >>> rows.table().to_pylist()
         [{'id': 1, 't': 0, 't_right': 3}, {'id': 2, 't': 5, 't_right': None}]
@@ -530,8 +530,8 @@ def _check_join(
                 raise ConfigError(f"on={key!r} is the time column. Nearness in time is within='s: leave it out of on=.")
     if not isinstance(within, Band | Tumbling):
         raise ConfigError(
-            f"within={within!r} says not how near in time rows must be. "
-            f"Write pk.band('10 min', '10 min'), pk.windows(left=…, right=…) or pk.tumbling('5 min')."
+            f"within={within!r} does not say how near in time rows must be. "
+            f"Write pk.band(before='10 min', after='10 min'), pk.windows(left=…, right=…) or pk.tumbling('5 min')."
         )
     for side, node in (("left", left), ("right", right)):
         if not node.timed:

@@ -30,7 +30,7 @@ class Pilot:
     an epoch only, with the state carried over, and only if it pays.
 
     >>> from penstock.core.within import band
-    >>> pilot = Pilot(WindowJoin((("k", "k"),), band(5, 5)), feeds_operator=False, memory=10**6, tasks=2)
+    >>> pilot = Pilot(WindowJoin((("k", "k"),), band(before=5, after=5)), feeds_operator=False, memory=10**6, tasks=2)
     >>> pilot.decide().method
     'oa'
     """

@@ -303,7 +303,7 @@ def _config(node: OperatorNode) -> dict[str, Any]:
     for field in fields(node.config):
         if field.name not in free:
             value = getattr(node.config, field.name)
-            fixed[field.name] = value if isinstance(value, str | int | bool) else str(value)
+            fixed[field.name] = value if isinstance(value, str | int | bool) else getattr(value, "identity", str(value))
     if isinstance(node, JoinNode):
         fixed["on"] = node.config.on
     return fixed

@@ -138,7 +138,7 @@ def join_window(left: Clause, right: Clause) -> Band | Tumbling:
 
     >>> texts = "[RANGE 3 minutes WATTR ts]", "[RANGE 2 minutes WATTR ts]"
     >>> print(join_window(*(read_clause(text, 0, len(text)) for text in texts)))
-    band(2 min, 3 min, ends='[]')
+    band(before=2 min, after=3 min, ends='[]')
     """
     for clause in (left, right):
         _check_join_clause(clause)

@@ -4,7 +4,8 @@ A trace is rows by time. It is made of stretches that are each drawn on their ow
 without what is before it, and a trace of hours is walked through in the memory of one stretch.
 
 The time column is a timestamp in UTC that counts from 1970-01-01 00:00: both hosts then take durations as people
-write them (``within=band("-10 min", "10 min")``), and as a number it is the microseconds since the trace began.
+write them (``within=band(before="10 min", after="10 min")``), and as a number it is the microseconds since the trace
+began.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class WindowJoin:
     Columns: the shared keys, the other left ones, the other right ones, with `suffix` where a name is taken.
 
     >>> from penstock.core.within import band
-    >>> join = WindowJoin(on=(("k", "k"),), within=band(5, 5))
+    >>> join = WindowJoin(on=(("k", "k"),), within=band(before=5, after=5))
     >>> rows = RowType(pa.schema({"k": pa.int64(), "t": pa.int64()}), keys=("k",), time="t")
     >>> join.output((rows, rows)).names
     ['k', 't', 't_right']
