@@ -192,12 +192,12 @@ class TestVacuum:
         """A checkpoint of one epoch that needs one page, with two more that an attempt left behind."""
         checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
         checkpoint.claim({"sources": {}, "operators": {}})
-        store = FilePages(checkpoint.pages("join0"))
+        store = FilePages(checkpoint.pages("join0"), "00000000-00000")
         rows = pa.record_batch({"hash": pa.array([1], pa.uint64()), "time": pa.array([1])})
         names = [store.put(rows) for _ in range(3)]
         page = Page(names[0], 0, 0, 1, rows.nbytes, min_time=1, max_time=1, min_hash=1, max_hash=1)
         checkpoint.commit(Ledger(epoch=0, states={"join0": (State((page,)),)}))
-        checkpoint.stage("00000001-abc", "join0", 0, {}, State())
+        checkpoint.stage("00000001-0123abcd", "join0", 0, {}, State())
         (tmp_path / "checkpoint" / "spark" / "offsets").mkdir(parents=True)
         (tmp_path / "checkpoint" / "spark" / "offsets" / "0").touch()
         return checkpoint
@@ -225,6 +225,22 @@ class TestVacuum:
             f"Give the folder that was passed as pk.Flow(…, checkpoint=…).\n"
         )
         assert (tmp_path / "state" / "mine" / "thesis.txt").read_text() == "years of work"
+
+    def test_f06_what_is_not_ours_stays_and_links_are_not_followed(self, checkpoint, tmp_path, capsys):
+        pages, elsewhere = tmp_path / "checkpoint" / "state" / "join0", tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        (elsewhere / "measured.csv").write_text("1,2")
+        (pages / "measured.csv").write_text("1,2")
+        (pages / "00000000-00000-0123456789ab-9-0123abcd.arrow").symlink_to(elsewhere / "measured.csv")
+        assert cli.main(["vacuum", checkpoint.uri]) == 0
+        assert capsys.readouterr().out.startswith("2 files")
+        assert (pages / "measured.csv").exists()
+        assert (elsewhere / "measured.csv").exists()
+        (tmp_path / "checkpoint" / "staged").rename(elsewhere / "staged")
+        (tmp_path / "checkpoint" / "staged").symlink_to(elsewhere / "staged")
+        assert cli.main(["vacuum", checkpoint.uri]) == 2
+        assert "is a symbolic link" in capsys.readouterr().err
+        assert list((elsewhere / "staged").iterdir())
 
     def test_a_folder_that_is_not_there_is_not_made(self, tmp_path, capsys):
         assert cli.main(["vacuum", str(tmp_path / "none")]) == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -41,6 +43,12 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
 
 def folder(checkpoint: Checkpoint) -> Path:
     return Path(checkpoint.uri)
+
+
+def contents(root: Path) -> dict[Path, bytes]:
+    """Every file, by path; links are followed."""
+    paths = [Path(at, name) for at, _, names in os.walk(root, followlinks=True) for name in names]
+    return {path: path.read_bytes() for path in paths if path.exists()}
 
 
 def test_a_new_checkpoint_is_empty(checkpoint):
@@ -94,7 +102,7 @@ def test_a_flow_may_claim_its_own_checkpoint_again(checkpoint):
 def test_a_changed_flow_is_refused_with_the_difference_and_nothing_is_touched(checkpoint):
     checkpoint.claim(FLOW)
     checkpoint.commit(ledger_of(0))
-    before = {path: path.read_bytes() for path in folder(checkpoint).rglob("*") if path.is_file()}
+    before = contents(folder(checkpoint))
     changed = {"sources": {}, "operators": {"join0": {"how": "inner", "on": [["id", "id"]]}}}
     with pytest.raises(CheckpointError) as error:
         Checkpoint(checkpoint.uri).claim(changed)
@@ -104,14 +112,26 @@ def test_a_changed_flow_is_refused_with_the_difference_and_nothing_is_touched(ch
         "  sources.orders: was {'time': 'ts'}, is now nothing",
         "Its state was left untouched. Undo the change, or start with a new checkpoint folder.",
     ]
-    assert {path: path.read_bytes() for path in folder(checkpoint).rglob("*") if path.is_file()} == before
+    assert contents(folder(checkpoint)) == before
 
 
 def test_state_of_another_format_is_refused(checkpoint, monkeypatch):
     checkpoint.claim(FLOW)
     monkeypatch.setattr("penstock.storage.versioned.FORMAT", 99)
-    with pytest.raises(CheckpointError, match="format: was 1, is now 99"):
+    with pytest.raises(CheckpointError, match="format: was 2, is now 99"):
         Checkpoint(checkpoint.uri).claim(FLOW)
+
+
+def test_a_checkpoint_of_the_format_before_which_had_no_seals_is_refused_with_the_difference(checkpoint):
+    (folder(checkpoint) / "flow.json").write_text(json.dumps({"format": 1, **FLOW}))
+    (folder(checkpoint) / "ledger").mkdir()
+    (folder(checkpoint) / "ledger" / "00000000.json").write_text(json.dumps(ledger_of(0).to_json()))
+    before = contents(folder(checkpoint))
+    with pytest.raises(CheckpointError, match="format: was 1, is now 2"):
+        checkpoint.claim(FLOW)
+    with pytest.raises(CheckpointError, match=r"has state format 1, and this penstock reads only 2\. Nothing was"):
+        checkpoint.vacuum()
+    assert contents(folder(checkpoint)) == before
 
 
 def test_ledgers_without_the_flow_they_belong_to_are_refused(checkpoint):
@@ -120,7 +140,194 @@ def test_ledgers_without_the_flow_they_belong_to_are_refused(checkpoint):
         checkpoint.claim(FLOW)
 
 
+# What is no checkpoint: nothing there may be touched
+
+
+def test_f06_a_folder_that_has_something_in_it_and_no_flow_is_refused(checkpoint):
+    """It was claimed, and whatever lay under state/ was deleted: here the measurements of a user."""
+    mine = folder(checkpoint) / "state" / "mine"
+    mine.mkdir(parents=True)
+    (mine / "measured.csv").write_text("1,2")
+    (mine / "flow.json").write_text("{}")
+    before = contents(folder(checkpoint))
+    with pytest.raises(CheckpointError) as error:
+        checkpoint.claim(FLOW)
+    assert str(error.value) == (
+        f"checkpoint='{checkpoint.uri}' is not a checkpoint and not empty: it has state, but no flow.json. "
+        f"A flow deletes old state in its checkpoint, so nothing else may be there; nothing was touched. "
+        f"Write a folder that is empty or does not exist, such as checkpoint='{checkpoint.uri}/checkpoint'."
+    )
+    assert contents(folder(checkpoint)) == before
+
+
+def test_f06_of_many_files_that_are_not_ours_the_error_names_some(checkpoint):
+    for name in "abcde":
+        (folder(checkpoint) / name).touch()
+    with pytest.raises(CheckpointError, match=r"it has a, b, c and 2 more, but no flow\.json"):
+        checkpoint.claim(FLOW)
+
+
+def test_a_folder_is_still_claimed_after_a_crash_in_the_middle_of_claiming_it(checkpoint):
+    (folder(checkpoint) / "flow.json.0123456789ab.draft").write_text('{"for')
+    checkpoint.claim(FLOW)
+
+
+def a_used(checkpoint: Checkpoint) -> None:
+    """The checkpoint after its second epoch, which left nothing of the first."""
+    checkpoint.claim(FLOW)
+    for epoch in range(2):
+        checkpoint.commit(ledger_of(epoch, a_page(put(checkpoint, 1))))
+
+
+FOREIGN = [
+    "state/join0/measured.csv",
+    "state/join0/flow.json",
+    "state/join0/00000000.arrow",
+    "state/join0/00000000-00000-0123456789ab-9-0123abcd.arrow.bak",
+    "state/join0/00000000-measured-0123456789ab-9-0123abcd.arrow",
+    "state/join0/x00000000-00000-0123456789ab-9-0123abcd.arrow",
+    "state/join0/deeper/00000000-00000-0123456789ab-9-0123abcd.arrow",
+    "state/join0/00000000-00000-0123456789ab-9-0123ABCD.arrow",
+    "state/join0/.notes.draft",
+    "state/other/00000000-00000-0123456789ab-9-0123abcd.arrow",
+    "state/other/flow.json",
+    "state/other/state/join0/00000000-00000-0123456789ab-9-0123abcd.arrow",
+    "staged/notes.txt",
+    "staged/00000000/join0-00000.json",
+    "staged/00000000-0123abcd/notes.txt",
+    "staged/00000000-0123abcd/other0-00000.json",
+    "ledger/0.json",
+    "ledger/notes.json",
+    "plan/0.json",
+    "measured.csv",
+]
+
+
+def test_f06_whatever_has_no_name_that_tasks_give_stays(checkpoint):
+    a_used(checkpoint)
+    for name in FOREIGN:
+        path = folder(checkpoint) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+    checkpoint.stage("00000000-0123abcd", "join0", 0, {}, State())
+    kept = checkpoint.latest().names("join0")
+    stale = put(checkpoint, 0)
+    draft = folder(checkpoint) / "state" / "join0" / ".00000001-00000-0123456789ab.draft"
+    draft.touch()
+    checkpoint.claim(FLOW)
+    checkpoint.drop("join0", [Path(name).name for name in FOREIGN if name.startswith("state/join0")])
+    checkpoint.forget("00000000", ["join0"])
+    (folder(checkpoint) / "ledger" / "00000001.json.0123456789ab.draft").touch()
+    assert checkpoint.vacuum()[0] == 2  # the stale page and the draft
+    assert not list((folder(checkpoint) / "ledger").glob("*.draft"))
+    assert [name for name in FOREIGN if not (folder(checkpoint) / name).exists()] == []
+    assert kept <= there(checkpoint)
+    assert stale not in there(checkpoint)
+    assert not draft.exists()
+    assert not (folder(checkpoint) / "staged" / "00000000-0123abcd" / "join0-00000.json").exists()
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """Files of somebody else, one with a name as ours have."""
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    for name in ("measured.csv", "00000000-00000-0123456789ab-9-0123abcd.arrow", "00000000.json", "join0-00000.json"):
+        (place / name).write_text("mine")
+    return place
+
+
+@pytest.mark.parametrize("name", ["state", "state/join0", "ledger", "plan", "staged", "flow.json"])
+def test_f06_a_part_of_a_checkpoint_that_is_a_link_is_refused(checkpoint, elsewhere, name):
+    a_used(checkpoint)
+    link = folder(checkpoint) / name
+    if link.exists():
+        link.rename(elsewhere / "was")
+    link.symlink_to(elsewhere / "was" if (elsewhere / "was").exists() else elsewhere)
+    before = contents(elsewhere)
+    for use in (lambda: checkpoint.claim(FLOW), checkpoint.vacuum):
+        with pytest.raises(CheckpointError, match=rf"{link} is a symbolic link.*nothing was touched.*Put the whole"):
+            use()
+    assert contents(elsewhere) == before
+
+
+def test_f06_links_in_a_checkpoint_are_neither_followed_nor_deleted(checkpoint, elsewhere):
+    a_used(checkpoint)
+    page = "00000000-00000-0123456789ab-9-0123abcd.arrow"
+    links = [
+        ("state/join0", page, elsewhere / page),
+        ("state/join0", "folder", elsewhere),
+        ("staged", "00000000-0123abcd", elsewhere),
+        ("ledger", "00000000.json.0123456789ab.draft", elsewhere / "measured.csv"),
+    ]
+    for inside, name, target in links:
+        (folder(checkpoint) / inside).mkdir(exist_ok=True)
+        (folder(checkpoint) / inside / name).symlink_to(target)
+    before = contents(elsewhere)
+    checkpoint.claim(FLOW)
+    checkpoint.vacuum()
+    checkpoint.drop("join0", [page])
+    checkpoint.forget("00000000-0123abcd", ["join0"])
+    checkpoint.commit(ledger_of(2))
+    assert contents(elsewhere) == before
+    assert all(os.path.islink(folder(checkpoint) / inside / name) for inside, name, _ in links)
+
+
+def test_a_checkpoint_may_itself_be_a_link(checkpoint, tmp_path):
+    (tmp_path / "link").symlink_to(folder(checkpoint), target_is_directory=True)
+    through = Checkpoint(str(tmp_path / "link"))
+    through.claim(FLOW)
+    through.commit(ledger_of(0))
+    assert checkpoint.latest().epoch == 0
+
+
 # What is broken
+
+
+def test_f04_any_changed_byte_of_a_record_is_an_error_with_its_path(checkpoint):
+    checkpoint.claim(FLOW)
+    checkpoint.plan(Plan(epoch=0, now=123, shards=4, tracks={"orders": TRACK}))
+    checkpoint.stage("00000000-0123abcd", "join0", 0, {"rows": 1}, State((a_page("p"),)))
+    checkpoint.commit(ledger_of(0, a_page("p", marks="m")))
+    uses = {
+        "flow.json": lambda: checkpoint.claim(FLOW),
+        "plan/00000000.json": lambda: checkpoint.planned(0),
+        "staged/00000000-0123abcd/join0-00000.json": lambda: checkpoint.staged("00000000-0123abcd", "join0", 1),
+        "ledger/00000000.json": checkpoint.latest,
+    }
+    for name, use in uses.items():
+        path = folder(checkpoint) / name
+        whole = path.read_bytes()
+        changed = [whole[:n] + bytes([whole[n] ^ 1]) + whole[n + 1 :] for n in range(len(whole))]
+        for content in [*changed, *(whole[:n] for n in range(len(whole))), whole + b" ", whole + whole]:
+            path.write_bytes(content)
+            with pytest.raises(StateError, match=rf"State file {path} is not what was written: .*Restore the file"):
+                use()
+        path.write_bytes(whole)
+        use()
+
+
+def test_f04_a_number_that_was_changed_in_a_ledger_or_plan_is_noticed(checkpoint):
+    """A page that ended 60 rows sooner, and a bound that was 100 further, gave wrong results and no error."""
+    checkpoint.commit(ledger_of(0, a_page("p")))
+    checkpoint.plan(Plan(epoch=1, now=123, shards=4, tracks={"orders": TRACK}))
+    for name, old, new in (("ledger/00000000.json", b'"end":5', b'"end":4'), ("plan/00000001.json", b"-5", b"95")):
+        path = folder(checkpoint) / name
+        assert old in path.read_bytes()
+        path.write_bytes(path.read_bytes().replace(old, new))
+    with pytest.raises(StateError, match="its checksum differs"):
+        checkpoint.latest()
+    with pytest.raises(StateError, match="its checksum differs"):
+        checkpoint.planned(1)
+
+
+def test_f04_a_record_under_the_name_of_another_is_refused(checkpoint):
+    for epoch in range(2):
+        checkpoint.commit(ledger_of(epoch))
+    older, newer = (folder(checkpoint) / "ledger" / f"{epoch:08d}.json" for epoch in range(2))
+    newer.write_bytes(older.read_bytes())
+    with pytest.raises(StateError, match="its checksum differs"):
+        checkpoint.latest()
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"epoch": 0, "tra', "not json"])
@@ -175,13 +382,15 @@ def test_a_shard_that_did_not_report_stops_the_epoch(checkpoint):
 
 
 def test_what_a_second_attempt_of_a_task_says_replaces_what_the_first_said(checkpoint):
-    checkpoint.stage("7-a", "join0", 0, {"attempt": 1}, State())
-    checkpoint.stage("7-a", "join0", 0, {"attempt": 2}, State())
-    assert checkpoint.staged("7-a", "join0", shards=1) == [{"attempt": 2, "state": {"meta": {}, "pages": []}}]
-    checkpoint.forget("7-a")
-    checkpoint.forget("never was")
+    for attempt in (1, 2):
+        checkpoint.stage("00000007-0123abcd", "join0", 0, {"attempt": attempt}, State())
+    found = checkpoint.staged("00000007-0123abcd", "join0", shards=1)
+    assert found == [{"attempt": 2, "state": {"meta": {}, "pages": []}}]
+    checkpoint.forget("00000007-0123abcd", ["join0"])
+    checkpoint.forget("00000009-0123abcd", ["join0"])
     with pytest.raises(StateError, match="did not report"):
-        checkpoint.staged("7-a", "join0", shards=1)
+        checkpoint.staged("00000007-0123abcd", "join0", shards=1)
+    assert not list((folder(checkpoint) / "staged").iterdir())
 
 
 def test_a_draft_that_a_crash_left_behind_is_not_a_ledger(checkpoint):
@@ -194,7 +403,7 @@ def test_a_draft_that_a_crash_left_behind_is_not_a_ledger(checkpoint):
 
 
 def put(checkpoint: Checkpoint, number: int) -> str:
-    store = FilePages(checkpoint.pages("join0"), prefix=f"e{number}")
+    store = FilePages(checkpoint.pages("join0"), prefix=f"{number:08d}-00000")
     return store.put(pa.record_batch({"n": pa.array([number])}))
 
 
@@ -203,11 +412,11 @@ def there(checkpoint: Checkpoint) -> set[str]:
 
 
 def test_vacuum_deletes_only_what_no_kept_ledger_names(checkpoint):
-    oldest, older, marks, newest, orphan = (put(checkpoint, number) for number in range(5))
+    oldest, older, marks, newest, orphan = (put(checkpoint, number) for number in (0, 1, 1, 2, 1))
     checkpoint.commit(ledger_of(0, a_page(oldest)))
     checkpoint.commit(ledger_of(1, a_page(older, marks=marks)))
     checkpoint.commit(ledger_of(2, a_page(newest)))
-    checkpoint.stage("00000002-a", "join0", 0, {}, State())
+    checkpoint.stage("00000002-0123abcd", "join0", 0, {}, State())
     sizes = [(folder(checkpoint) / "state" / "join0" / name).stat().st_size for name in (oldest, orphan)]
     assert checkpoint.vacuum() == (2, sum(sizes))
     assert there(checkpoint) == {older, marks, newest}
@@ -222,7 +431,7 @@ def test_vacuum_leaves_what_the_next_epoch_is_writing(checkpoint):
     writing = FilePages(checkpoint.pages("join0"), prefix="00000001-00000")
     done = FilePages(checkpoint.pages("join0"), prefix="00000000-00000")
     fresh, stale = (store.put(pa.record_batch({"n": [1]})) for store in (writing, done))
-    checkpoint.stage("00000001-a", "join0", 0, {}, State())
+    checkpoint.stage("00000001-0123abcd", "join0", 0, {}, State())
     assert checkpoint.vacuum()[0] == 1
     assert there(checkpoint) == {kept, fresh}
     assert stale not in there(checkpoint)

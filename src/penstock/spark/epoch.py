@@ -336,7 +336,7 @@ class Engine:
             for node in self.operators:
                 gone = self._old.names(node.name) - self.ledger.names(node.name) - ledger.names(node.name)
                 self._checkpoint.drop(node.name, gone)
-        self._checkpoint.forget(attempt)
+        self._checkpoint.forget(attempt, [node.name for node in self.operators])
         self._old, self.ledger = self.ledger, ledger
 
 

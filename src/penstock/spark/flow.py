@@ -94,10 +94,10 @@ class SparkFlow(Flow):
         _use_this_python(self.spark)
         _use_the_systems_allocator(self.spark)
         checkpoint = Checkpoint(self.checkpoint)
+        checkpoint.claim(self._fingerprint())
         for node in operators_needed(self._sinks):
             for place in node.config.elsewhere.values() if isinstance(node, LookupNode) else ():
                 make_folder(folder_for(checkpoint.pages(node.name), place), f"to={place!r}")
-        checkpoint.claim(self._fingerprint())
         engine = Engine(self.spark, self._sinks, checkpoint, self.memory, self.shards)
         if engine.ledger.ended:
             raise CheckpointError(

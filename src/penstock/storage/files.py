@@ -10,9 +10,11 @@ knows where it is.
 from __future__ import annotations
 
 import os
+import re
 import uuid
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +32,10 @@ A file has one place here, by the hash of its path, and takes it from the one th
 """
 
 _OPEN = 128
+
+_PAGE = re.compile(r"(\d{8,})-\d{5,}-[0-9a-f]{12}-\d+-[0-9a-f]{8}\.arrow")
+_DRAFT = re.compile(r"\.(\d{8,})-\d{5,}-[0-9a-f]{12}\.draft")
+"""Names of pages that the tasks of an epoch have written, and of those that they have not finished."""
 
 
 class FilePages:
@@ -58,6 +64,7 @@ class FilePages:
         self._prefix = prefix
         self._errors = errors
         self._written: set[str] = set()
+        self._unsynced: set[str] = set()
         self._touched: dict[str, int] = {}
         self._mapped: dict[str, pa.RecordBatch] = {}
         self._bytes_written = 0
@@ -82,7 +89,7 @@ class FilePages:
         if segment in self._elsewhere:
             folder = self._elsewhere[segment]
             return f"{folder}/{self._other(folder).put(rows)}"
-        draft = f"{self._folder}/.{uuid.uuid4().hex}.draft"
+        draft = f"{self._folder}/.{self._prefix}-{uuid.uuid4().hex[:12]}.draft"
         with self._files.open_output_stream(draft) as sink, pa.ipc.new_file(sink, rows.schema) as writer:
             writer.write_batch(rows)
         content = self._content(draft)
@@ -92,6 +99,7 @@ class FilePages:
         if self._local:
             _remember(path)
         self._written.add(name)
+        self._unsynced.add(name)
         self._bytes_written += content.size
         return name
 
@@ -125,9 +133,20 @@ class FilePages:
             return
         if name in self._written:
             self._written.discard(name)
+            self._unsynced.discard(name)
             self._mapped.pop(name, None)
             _forget(self._path(name))
             self._files.delete_file(self._path(name))
+
+    def sync(self) -> None:
+        """Make the pages that this store wrote, and has not dropped, survive a power cut; on object stores they do."""
+        for other in self._others.values():
+            other.sync()
+        if self._local and self._unsynced:
+            for name in self._unsynced:
+                sync_file(self._path(name))
+            sync_folder(self._folder)
+            self._unsynced.clear()
 
     def _other(self, folder: str) -> FilePages:
         if folder not in self._others:
@@ -195,6 +214,53 @@ def page_size(name: str) -> int:
     512
     """
     return int(name.split("-")[-2])
+
+
+def page_epoch(name: str) -> int | None:
+    """The epoch whose tasks wrote a page, finished or not; None for a name that no task gives.
+
+    >>> page_epoch("00000007-00001-0123456789ab-512-0badc0de.arrow"), page_epoch("flow.json")
+    (7, None)
+    """
+    found = _PAGE.fullmatch(name) or _DRAFT.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def listed(files: fs.FileSystem, folder: str) -> list[str]:
+    """The names in a folder; none if it is not there.
+
+    >>> listed(fs.LocalFileSystem(), "/nowhere/at/all")
+    []
+    """
+    return [info.base_name for info in files.get_file_info(fs.FileSelector(folder, allow_not_found=True))]
+
+
+def delete_own(files: fs.FileSystem, path: str) -> None:
+    """Delete a file that the caller knows by its name as one of ours. A link is not: it stays, and is not followed.
+
+    >>> delete_own(fs.LocalFileSystem(), "/nowhere/at/all")
+    """
+    if isinstance(files, fs.LocalFileSystem):
+        if not os.path.islink(path) and not os.path.isdir(path):
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+    elif files.get_file_info(path).type == fs.FileType.File:
+        files.delete_file(path)
+
+
+def sync_file(path: str) -> None:
+    """Make the content of a local file survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(path: str) -> None:
+    """Make the names in a local folder survive a power cut, where folders can be opened."""
+    if os.name == "posix":
+        sync_file(path)
 
 
 def open_folder(uri: str) -> tuple[fs.FileSystem, str]:

@@ -9,33 +9,49 @@ by the same plan, so that it does the same; what an attempt left behind is swept
     ledger/n.json      what epoch n left: bounds, and the pages of every shard of every operator
     staged/…           what the shards of an epoch have done, before it is committed
     state/<operator>/  pages
+    tables/<operator>/ master tables that were given as rows
+    spark/             what Spark itself remembers: the offsets of each epoch
 
-Pages that an operator keeps elsewhere are named by their whole path or URI.
+All but the pages and Spark's files are sealed records (`storage.records`). Pages that an operator keeps elsewhere are
+named by their whole path or URI.
+
+Only files of ours are deleted: those in folders of the flow's own operators whose names have the pattern that tasks
+give. Links are not followed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
-
-from pyarrow import fs
+from typing import Any, Self, TypeVar
 
 from penstock.core.errors import CheckpointError, StateError
 from penstock.core.operator import State
 from penstock.core.pages import Page, names_of
 from penstock.core.progress import Track
-from penstock.storage.files import open_folder, split_name
+from penstock.storage.files import delete_own, listed, open_folder, page_epoch, split_name
+from penstock.storage.records import Create, Records, as_text
 
-FORMAT = 1
+T = TypeVar("T")
+
+FORMAT = 2
 """The version of everything written here; another one is refused."""
 
 _KEPT = 2
 """Versions whose pages are kept: the committed one, and the one before, which straggling tasks may still read."""
 
-_BUFFER = 1 << 16
-"""Bytes that are written at once."""
+_ATTEMPT = re.compile(r"(\d{8,})-[0-9a-f]{8}")
+_STAGED = r"-\d{5,}\.json(\.[0-9a-f]{12}\.draft)?"
+_RECORD = re.compile(r"(\d{8,})\.json")
+_HALF = re.compile(r"(?:plan|ledger)/(\d{8,})\.json\.[0-9a-f]{12}\.draft")
+_DRAFT = re.compile(r"flow\.json\.[0-9a-f]{12}\.draft")
+"""Names of the folders of attempts, of what is staged there, of ledgers and plans, and of those half written."""
+
+_FOLDERS = ("flow.json", "plan", "ledger", "staged", "state")
+"""What must not be a link: files in there are deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +133,7 @@ class Ledger:
 
 
 class Checkpoint:
-    """A checkpoint folder, at a path or a pyarrow.fs URI.
+    """A checkpoint folder, at a path or a pyarrow.fs URI. `create` is how its records are made only once (`Records`).
 
     >>> import tempfile
     >>> checkpoint = Checkpoint(tempfile.mkdtemp())
@@ -127,19 +143,20 @@ class Checkpoint:
     0
     """
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, create: Create | None = None) -> None:
         self.uri = uri.rstrip("/")
-        self._files, self._root = open_folder(self.uri)
+        self.records = Records(self.uri, create)
 
     def claim(self, flow: Mapping[str, Any]) -> None:
-        """Make this the checkpoint of `flow`, or refuse if it is another's."""
+        """Make this the checkpoint of `flow`; refuse a folder that is another flow's, or nobody's but not empty."""
         ours = json.loads(json.dumps({"format": FORMAT, **flow}))
-        theirs = self._read("flow.json")
+        self._refuse_links()
+        theirs = self._flow()
         if theirs is None:
-            if self.latest().epoch >= 0:
-                raise StateError.missing(f"{self._root}/flow.json")
-            self._write("flow.json", ours)
-        elif theirs != ours:
+            self._refuse_foreign()
+            self.records.create("flow.json", ours)
+            theirs = self._flow()  # Another flow may have been faster.
+        if theirs != ours:
             raise CheckpointError(
                 f"Checkpoint {self.uri} belongs to a flow that differs from this one:\n"
                 + "\n".join(f"  {line}" for line in _differences(theirs, ours))
@@ -151,34 +168,38 @@ class Checkpoint:
         last = max(self._numbers("ledger"), default=-1)
         planned = max(self._numbers("plan"), default=-1)
         if planned > last + 1:
-            raise StateError.missing(f"{self._root}/ledger/{planned - 1:08d}.json")
+            raise StateError.missing(self.records.path(f"ledger/{planned - 1:08d}.json"))
         return Ledger() if last < 0 else self._ledger(last)
 
     def planned(self, epoch: int) -> Plan | None:
         """What an earlier attempt at `epoch` was about to do, if there was one."""
-        record = self._read(f"plan/{epoch:08d}.json")
-        return None if record is None else Plan.from_json(record)
+        name = f"plan/{epoch:08d}.json"
+        record = self.records.read(name)
+        return None if record is None else self._parsed(name, Plan.from_json, record)
 
     def plan(self, plan: Plan) -> None:
         """Write what an epoch is about to do; the plans before its predecessor's go."""
-        self._write(f"plan/{plan.epoch:08d}.json", plan.to_json())
+        self.records.write(f"plan/{plan.epoch:08d}.json", plan.to_json())
         for epoch in self._numbers("plan"):
             if epoch < plan.epoch - 1:
-                self._files.delete_file(f"{self._root}/plan/{epoch:08d}.json")
+                self.records.delete(f"plan/{epoch:08d}.json")
 
     def pages(self, operator: str) -> str:
         """The folder of an operator's pages."""
         return f"{self.uri}/state/{operator}"
 
     def stage(self, attempt: str, operator: str, shard: int, record: Mapping[str, Any], state: State) -> None:
-        """Say what a shard has become; a later attempt of the same task says it again."""
-        self._write_parts(f"staged/{attempt}/{operator}-{shard:05d}.json", _in_parts(record, state))
+        """Say what a shard has become; a later attempt of the same task says it again.
+
+        A power cut may lose it: only the attempt that it is for ever reads it.
+        """
+        self.records.write_parts(f"staged/{attempt}/{operator}-{shard:05d}.json", _in_parts(record, state))
 
     def staged(self, attempt: str, operator: str, shards: int) -> list[dict[str, Any]]:
         """What every shard of an operator has become in this attempt; each record has its ``state``."""
         records = []
         for shard in range(shards):
-            record = self._read(f"staged/{attempt}/{operator}-{shard:05d}.json")
+            record = self.records.read(f"staged/{attempt}/{operator}-{shard:05d}.json")
             if record is None:
                 raise StateError(
                     f"Shard {shard} of {operator} did not report for {attempt}: its task never ran to its end. "
@@ -188,108 +209,144 @@ class Checkpoint:
         return records
 
     def commit(self, ledger: Ledger) -> None:
-        """Make a version the committed one: from here on the epoch has happened."""
-        self._write(f"ledger/{ledger.epoch:08d}.json", ledger.to_json())
+        """Make a version the committed one: from here on the epoch has happened, and survives a power cut."""
+        self.records.write(f"ledger/{ledger.epoch:08d}.json", ledger.to_json())
         for epoch in self._numbers("ledger"):
             if epoch <= ledger.epoch - _KEPT:
-                self._files.delete_file(f"{self._root}/ledger/{epoch:08d}.json")
+                self.records.delete(f"ledger/{epoch:08d}.json")
 
-    def forget(self, attempt: str) -> None:
-        """Remove what was staged for an attempt."""
-        if self._files.get_file_info(f"{self._root}/staged/{attempt}").type == fs.FileType.Directory:
-            self._files.delete_dir(f"{self._root}/staged/{attempt}")
+    def forget(self, attempt: str, operators: Iterable[str]) -> None:
+        """Remove what the shards of some operators staged for an attempt, and its folder if nothing else is there."""
+        if _ATTEMPT.fullmatch(attempt) and not self._is_link(f"staged/{attempt}"):
+            staged = re.compile(f"({'|'.join(map(re.escape, operators))}){_STAGED}")
+            for name in self.records.list(f"staged/{attempt}"):
+                if staged.fullmatch(name):
+                    self.records.delete(f"staged/{attempt}/{name}")
+            self.records.delete_folder(f"staged/{attempt}")
 
     def drop(self, operator: str, names: Iterable[str]) -> None:
-        """Delete pages that no kept version needs."""
+        """Delete pages that no kept version needs; whatever else has one of the names stays."""
         for name in names:
             folder, rest = split_name(name)
-            files, root = open_folder(folder) if folder else (self._files, f"{self._root}/state/{operator}")
-            if files.get_file_info(f"{root}/{rest}").type == fs.FileType.File:
-                files.delete_file(f"{root}/{rest}")
+            if page_epoch(rest) is None:
+                continue
+            if folder:
+                files, root = open_folder(folder)
+                delete_own(files, f"{root}/{rest}")
+            else:
+                self.records.delete(f"state/{operator}/{rest}")
 
     def check(self, ledger: Ledger) -> None:
         """Raise if something is not there that goes with `ledger`: a page, or Spark's record of what was read."""
-        if ledger.epoch >= 0 and not self._list("spark/offsets"):
-            raise StateError.missing(f"{self._root}/spark/offsets")
+        if ledger.epoch >= 0 and not self.records.list("spark/offsets"):
+            raise StateError.missing(self.records.path("spark/offsets"))
         for operator in ledger.states:
-            there = set(self._list(f"state/{operator}"))
+            there = set(self.records.list(f"state/{operator}"))
             names = ledger.names(operator)
             for folder in _elsewhere(names):
-                there |= {f"{folder}/{name}" for name in _listed(*open_folder(folder))}
+                there |= {f"{folder}/{name}" for name in listed(*open_folder(folder))}
             for name in sorted(names - there):
-                raise StateError.missing(name if split_name(name)[0] else f"{self._root}/state/{operator}/{name}")
+                raise StateError.missing(name if split_name(name)[0] else self.records.path(f"state/{operator}/{name}"))
 
     def vacuum(self) -> tuple[int, int]:
-        """Delete everything that no kept version needs; give back how many files and bytes that was.
+        """Delete every page and staged record that no kept version needs; give back how many pages and bytes it was.
 
         What the epoch after the last committed one has written stays: somebody may be at it.
         """
+        self._refuse_links()
+        flow = self._flow() or {"format": FORMAT}
+        if flow["format"] != FORMAT:
+            raise CheckpointError(
+                f"Checkpoint {self.uri} has state format {flow['format']}, and this penstock reads only {FORMAT}. "
+                f"Nothing was touched. Use the version of penstock that wrote it."
+            )
         kept = [self._ledger(epoch) for epoch in self._numbers("ledger")]
         last = max((ledger.epoch for ledger in kept), default=-1)
+        operators = {*flow.get("operators", ()), *(name for ledger in kept for name in ledger.states)}
         files = size = 0
-        for operator in self._list("state"):
+        for operator in sorted(operators):
             needed = set().union(*(ledger.names(operator) for ledger in kept)) if kept else set()
-            gone = set(self._list(f"state/{operator}"))
+            gone = set(self.records.list(f"state/{operator}"))
             for folder in _elsewhere(needed):
-                gone |= {f"{folder}/{name}" for name in _listed(*open_folder(folder))}
-            old = [name for name in gone - needed if _epoch_of(split_name(name)[1]) <= last]
+                gone |= {f"{folder}/{name}" for name in listed(*open_folder(folder))}
+            old = [name for name in gone - needed if _written_until(last, split_name(name)[1])]
+            old = [name for name in old if not self._is_link(f"state/{operator}/{name}")]
             files += len(old)
             size += sum(self._size(operator, name) for name in old)
             self.drop(operator, old)
-        for attempt in self._list("staged"):
-            if _epoch_of(attempt) <= last:
-                self.forget(attempt)
+        for attempt in self.records.list("staged"):
+            found = _ATTEMPT.fullmatch(attempt)
+            if found and int(found[1]) <= last:
+                self.forget(attempt, operators)
+        for name in (f"{kind}/{name}" for kind in ("plan", "ledger") for name in self.records.list(kind)):
+            found = _HALF.fullmatch(name)
+            if found and int(found[1]) <= last:
+                self.records.delete(name)
         return files, size
 
-    def _ledger(self, epoch: int) -> Ledger:
-        record = self._read(f"ledger/{epoch:08d}.json")
-        if record is None:
-            raise StateError.missing(f"{self._root}/ledger/{epoch:08d}.json")
+    def _flow(self) -> dict[str, Any] | None:
+        """What flow this is the checkpoint of; of an older format, which had no seals, as far as it says."""
+        content = self.records.content("flow.json")
+        if content is None:
+            return None
         try:
-            return Ledger.from_json(record)
+            older = json.loads(content)
+        except ValueError:
+            return self.records.unseal("flow.json", content)
+        if isinstance(older, dict) and isinstance(older.get("format"), int) and older["format"] < FORMAT:
+            return older
+        raise StateError.corrupt(self.records.path("flow.json"), "it has no checksum")
+
+    def _refuse_foreign(self) -> None:
+        """Refuse a folder in which something is that no flow of this checkpoint can have put there."""
+        found = sorted(name for name in self.records.list("") if not _DRAFT.fullmatch(name))
+        if self._numbers("ledger"):
+            raise StateError.missing(self.records.path("flow.json"))
+        if found:
+            shown = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+            raise CheckpointError(
+                f"checkpoint={self.uri!r} is not a checkpoint and not empty: it has {shown}, but no flow.json. "
+                f"A flow deletes old state in its checkpoint, so nothing else may be there; nothing was touched. "
+                f"Write a folder that is empty or does not exist, such as checkpoint='{self.uri}/checkpoint'."
+            )
+
+    def _refuse_links(self) -> None:
+        """Refuse folders that are links to elsewhere."""
+        state = [f"state/{operator}" for operator in (() if self._is_link("state") else self.records.list("state"))]
+        ours = [*_FOLDERS, *state]
+        for name in ours:
+            if self._is_link(name):
+                path = self.records.path(name)
+                raise CheckpointError(
+                    f"{path} is a symbolic link. penstock deletes old files in its checkpoint and follows no links, "
+                    f"so that it deletes nothing elsewhere; nothing was touched. Put the whole checkpoint where the "
+                    f"link points to, or replace the link by the folder itself."
+                )
+
+    def _is_link(self, name: str) -> bool:
+        return self.records.local and os.path.islink(self.records.path(name))
+
+    def _ledger(self, epoch: int) -> Ledger:
+        name = f"ledger/{epoch:08d}.json"
+        record = self.records.read(name)
+        if record is None:
+            raise StateError.missing(self.records.path(name))
+        return self._parsed(name, Ledger.from_json, record)
+
+    def _parsed(self, name: str, parse: Callable[[Mapping[str, Any]], T], record: Mapping[str, Any]) -> T:
+        try:
+            return parse(record)
         except (KeyError, TypeError, AttributeError, ValueError) as broken:
-            path = f"{self._root}/ledger/{epoch:08d}.json"
-            raise StateError.corrupt(path, f"{type(broken).__name__}: {broken}") from broken
+            raise StateError.corrupt(self.records.path(name), f"{type(broken).__name__}: {broken}") from broken
 
     def _size(self, operator: str, name: str) -> int:
         folder, rest = split_name(name)
-        files, root = open_folder(folder) if folder else (self._files, f"{self._root}/state/{operator}")
+        files, root = open_folder(folder) if folder else (self.records.files, self.records.path(f"state/{operator}"))
         return files.get_file_info(f"{root}/{rest}").size or 0
 
-    def _list(self, folder: str) -> list[str]:
-        return _listed(self._files, f"{self._root}/{folder}")
-
     def _numbers(self, folder: str) -> list[int]:
-        stems = [name.removesuffix(".json") for name in self._list(folder)]
-        return sorted(int(stem) for stem in stems if stem.isdecimal())
-
-    def _read(self, name: str) -> dict[str, Any] | None:
-        path = f"{self._root}/{name}"
-        try:
-            with self._files.open_input_stream(path) as source:
-                content = source.read()
-        except FileNotFoundError:
-            return None
-        try:
-            record: dict[str, Any] = json.loads(content)
-        except ValueError as broken:
-            raise StateError.corrupt(path, str(broken)) from broken
-        return record
-
-    def _write(self, name: str, record: Mapping[str, Any]) -> None:
-        self._write_parts(name, [_text(record)])
-
-    def _write_parts(self, name: str, parts: Iterable[str]) -> None:
-        path = f"{self._root}/{name}"
-        self._files.create_dir(path.rpartition("/")[0], recursive=True)
-        with self._files.open_output_stream(f"{path}.draft", buffer_size=_BUFFER) as sink:
-            for part in parts:
-                sink.write(part.encode())
-        self._files.move(f"{path}.draft", path)
-
-
-def _listed(files: fs.FileSystem, folder: str) -> list[str]:
-    return [info.base_name for info in files.get_file_info(fs.FileSelector(folder, allow_not_found=True))]
+        found = map(_RECORD.fullmatch, self.records.list(folder))
+        return sorted(int(match[1]) for match in found if match)
 
 
 def _elsewhere(names: Iterable[str]) -> set[str]:
@@ -297,22 +354,18 @@ def _elsewhere(names: Iterable[str]) -> set[str]:
     return {folder for folder, _ in map(split_name, names) if folder}
 
 
-def _epoch_of(name: str) -> int:
-    """The epoch that wrote a page or staged an attempt: its name begins with it; -1 for one that no epoch wrote."""
-    first = name.partition("-")[0]
-    return int(first) if first.isdecimal() else -1
-
-
-def _text(record: Any) -> str:
-    return json.dumps(record, separators=(",", ":"))
+def _written_until(epoch: int, name: str) -> bool:
+    """Whether a file is a page, finished or not, that `epoch` or one before it wrote."""
+    written = page_epoch(name)
+    return written is not None and written <= epoch
 
 
 def _in_parts(record: Mapping[str, Any], state: State) -> Iterator[str]:
     """A record and a state as JSON, page by page: of all of them it would be several times their list."""
-    yield "{" + "".join(f"{_text(name)}:{_text(what)}," for name, what in record.items())
-    yield f'"state":{{"meta":{_text(state.meta)},"pages":['
+    yield "{" + "".join(f"{as_text(name)}:{as_text(what)}," for name, what in record.items())
+    yield f'"state":{{"meta":{as_text(state.meta)},"pages":['
     for place, page in enumerate(state.pages):
-        yield f"{',' if place else ''}{_text(page.to_json())}"
+        yield f"{',' if place else ''}{as_text(page.to_json())}"
     yield "]}}"
 
 
