@@ -79,6 +79,7 @@ BOUNDED: dict[str, AnyFunction] = {
     "first.x": pk.first("x"),
     "last.s": pk.last("s"),
     "doubled.x": DOUBLED,
+    "max.t": pk.max("t"),
 }
 HOLISTIC: dict[str, AnyFunction] = {
     "distinct.x": CountDistinct("x"),
@@ -202,14 +203,15 @@ def slide_by_tuple_windows(window: SlideByTuple, rows: list[dict[str, Any]], by:
 
 
 def windows_of_rows(window: TupleWindow | PartitionedWindow, rows: list[dict[str, Any]]) -> list[tuple[tuple, list]]:
-    """Rows by their number or their rank in their partition, which takes the place of their time."""
+    """Rows by their number or their rank in their partition; within a window they keep their time."""
     ordered = rows if window.order is None else sorted(rows, key=lambda row: row["t"])
     partition = window.partition if isinstance(window, PartitionedWindow) else ()
     out: list[tuple[tuple, list]] = []
     for mine in oracle.by_group(ordered, partition).values():
-        numbered = [{**row, "t": number} for number, row in enumerate(mine)]
+        numbered = [{"t": number, "row": row} for number, row in enumerate(mine)]
         wids = range(-1, len(mine) // window.slide + window.range // window.slide + 2)
-        out += oracle.sliding(numbered, window.on().extent, wids).items()
+        windows = oracle.sliding(numbered, window.on().extent, wids)
+        out += [(ends, [held["row"] for held in rows]) for ends, rows in windows.items()]
     return out
 
 

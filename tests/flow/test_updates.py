@@ -1,4 +1,4 @@
-"""Updates of open windows go to sinks; what would count them as rows of their own is refused while the flow is built."""
+"""Updates of open windows go to sinks; what would count them as rows is refused while the flow is built."""
 
 from __future__ import annotations
 

@@ -312,11 +312,14 @@ def test_a_window_leaves_in_the_epoch_whose_rows_complete_it(spark, tmp_path, mo
 
 
 def test_rows_are_numbered_as_they_arrive_whatever_groups_and_shards_they_are_in(spark, tmp_path):
-    epochs = [table([{"k": "abc"[t % 3], "v": t, "x": 0.0, "t": t} for t in range(n, n + 9)]) for n in (0, 9, 18)]
+    # Within an epoch the latest row arrives first, and the values of a window go by time all the same.
+    numbers = [range(first, first + 9) for first in (0, 9, 18)]
+    epochs = [table([{"k": "abc"[n % 3], "v": n, "x": 0.0, "t": ns[-1] - n} for n in ns]) for ns in numbers]
 
     def asked(flow: Any, source: Any) -> Any:
         stream = flow.source(source, time="t", progress=pk.bounded_delay(30))
-        return stream.window(pk.rows(6, 4)).by("k").agg(n=pk.count(), total=pk.sum("v"), all=pk.collect_list("v"))
+        values = {"all": pk.collect_list("v"), "first": pk.first("v"), "last": pk.last("v"), "until": pk.max("t")}
+        return stream.window(pk.rows(6, 4)).by("k").agg(n=pk.count(), total=pk.sum("v"), **values)
 
     local = pk.LocalFlow()
     expected = asked(local, epochs).to_memory()
@@ -330,6 +333,7 @@ def test_rows_are_numbered_as_they_arrive_whatever_groups_and_shards_they_are_in
         found.append(asked(flow, feed.stream(spark)).to_memory())
         flow.run(end=feed.count == len(epochs))
     assert expected.table().num_rows > 15
+    assert [3, 0] in expected.table().column("all").to_pylist()
     assert multiset(pa.concat_tables([out.table() for out in found])) == multiset(expected.table())
 
 

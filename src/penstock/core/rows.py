@@ -17,7 +17,11 @@ from penstock.core.time import Times, from_times
 HASH, TIME = "__hash", "__time"
 """The two columns that every row inside an operator starts with: the key's 64-bit hash, and its event time."""
 
-RESERVED = (HASH, TIME, "__tag", "__mark")
+MOMENT, SLIDE = "__moment", "__slide"
+"""Columns that an aggregation adds to rows: their event time where `TIME` holds a row number, and whether a row slides
+a window."""
+
+RESERVED = (HASH, TIME, "__tag", "__mark", MOMENT, SLIDE)
 """Names that a user's columns may not have: a host adds columns of its own beside them, too."""
 
 Hashes = npt.NDArray[np.uint64]

@@ -34,7 +34,7 @@ from penstock.flow.sinks import Sink
 from penstock.operators.window_join.config import KEEPS_LEFT, KEEPS_RIGHT
 from penstock.spark.types import any_null, col, spark_type, time_as_long, time_from_long
 
-TAG, MARK = RESERVED[2:]
+TAG, MARK = RESERVED[2:4]
 
 
 @dataclass(frozen=True, eq=False)

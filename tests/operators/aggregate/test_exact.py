@@ -6,15 +6,17 @@ import itertools
 from collections import Counter
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
-from penstock.core.windows import sliding
+from penstock.core.windows import PartitionedWindow, TupleWindow, sliding
 from penstock.operators.aggregate.config import early
 from penstock.operators.aggregate.methods import AdaptWid
 from penstock.operators.aggregate.paned import PanedAggregation
+from penstock.operators.aggregate.tuples import ArrivalAggregation
 from tests.aggregates import (
     BOUNDED,
     HOLISTIC,
@@ -88,23 +90,43 @@ def test_sessions_equal_their_definition(case):
     check(case)
 
 
-TIMELESS = [name for name in BOUNDED if not name.startswith(("first", "last"))]
-"""Windows of rows have no order by time within them."""
-
-
-@given(cases(window=row_windows, methods=["auto", "wid", "paned"], names=[*TIMELESS, *HOLISTIC], native=False))
+@given(cases(window=row_windows, methods=["auto", "wid", "paned", "adapt"], names=[*BOUNDED, *HOLISTIC], native=False))
 @examples(0.06)
 def test_f04_windows_of_rows_equal_their_definition(case):
     check(single(case))
 
 
-@given(cases(window=partitioned, methods=["auto"], names=TIMELESS, native=False))
+@pytest.mark.parametrize("method", ["auto", "wid", "paned", "adapt"])
+def test_first_last_and_lists_of_windows_of_rows_go_by_time_then_value(method):
+    rows = [row(5, s="d"), row(1, s="c"), row(9, s="b"), row(9, s="a"), row(1, s="e"), row(7, s=None)]
+    names = ("first.x", "last.s", "list.s", "max.t")
+    events = [Arrive(rows[:2]), EpochEnd(1), Arrive(rows[2:])]
+    for window in (TupleWindow(6, 6), PartitionedWindow(6, 6, partition=("k",))):
+        case = Case(window, names, events, method=method if isinstance(window, TupleWindow) else "auto")
+        assert run(case).results == Counter([(1, 0, 6, 1.0, "a", ("c", "e", "d", "a", "b"), 9)])
+
+
+def test_row_numbers_taken_for_times_would_be_noticed(monkeypatch):
+    rows = [row(2, x=1.0, s="a"), row(1, x=2.0, s="b")]
+    case = Case(TupleWindow(2, 2), ("first.x", "last.s", "list.s", "max.t"), [Arrive(rows)])
+    check(case)
+    numbered = ArrivalAggregation.rows
+    monkeypatch.setattr(
+        ArrivalAggregation,
+        "rows",
+        lambda self, port, rows: numbered(self, port, rows.set_column(1, rows.schema.field(1), pa.array([0, 1]))),
+    )
+    (found,), (expected,) = run(case).results, case.expected()
+    assert all(ours != theirs for ours, theirs in zip(found[3:], expected[3:], strict=True))
+
+
+@given(cases(window=partitioned, methods=["auto"], names=[*BOUNDED, *HOLISTIC], native=False))
 @examples(0.06)
 def test_f05_windows_of_rows_in_partitions_equal_their_definition(case):
     check(replace(case, by=("g", "k"), memory=max(60_000, case.memory)))
 
 
-@given(cases(window=partitioned, methods=["auto"], names=TIMELESS, native=False))
+@given(cases(window=partitioned, methods=["auto"], names=[*BOUNDED, *HOLISTIC], native=False))
 @examples(0.06)
 def test_f05_ranks_by_time_equal_their_definition(case):
     timed = number_times(case)

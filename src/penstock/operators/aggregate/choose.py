@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from penstock.core.operator import Logic
 from penstock.core.windows import Landmark, PartitionedWindow, Session, SlideByTuple
 from penstock.operators.aggregate.adapt_wid import AdaptAggregation
@@ -28,7 +26,7 @@ def logic_of(given: Given) -> Logic:
     if isinstance(config.window, PartitionedWindow):
         return PartitionedAggregation(given)
     if config.by_arrival:
-        return ArrivalAggregation(lambda state: _sliding(replace(given, state=state)), given.store, given.state)
+        return ArrivalAggregation(given, _sliding)
     if isinstance(config.window, SlideByTuple):
         return SlideByTupleAggregation(given)
     if isinstance(config.window, Session):

@@ -17,7 +17,7 @@ from penstock.core.meter import Meter
 from penstock.core.operator import Logic, State
 from penstock.core.pages import PageStore
 from penstock.core.progress import Bounds
-from penstock.core.rows import TIME, RowType
+from penstock.core.rows import SLIDE, TIME, RowType
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.core.windows import (
     Landmark,
@@ -31,7 +31,7 @@ from penstock.core.windows import (
 )
 from penstock.operators.aggregate.functions import Count, Extreme, Function, Sum
 from penstock.operators.aggregate.holistic import Holistic
-from penstock.operators.aggregate.lanes import SLIDE, Lane, counting
+from penstock.operators.aggregate.lanes import Lane, counting
 from penstock.operators.aggregate.methods import AdaptWid, Buffering
 
 Method = Literal["auto", "wid", "paned", "differential", "adapt"]

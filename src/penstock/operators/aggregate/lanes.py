@@ -16,18 +16,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.core.rows import HASH, TIME, Hashes, Indices, RowType, hashes_of, times_of
+from penstock.core.rows import HASH, MOMENT, SLIDE, TIME, Hashes, Indices, RowType, hashes_of, times_of
 from penstock.core.time import Times
 from penstock.core.windows import Wids
 from penstock.kernels.equal import same
 from penstock.kernels.segments import Codes, codes_of, sorted_by, starts_of
 from penstock.operators.aggregate.functions import Columns, Count, Function
 
-VALUE, MOMENT = "__value", "__moment"
-"""What a value lane calls its values, and when a lane keeps each row's time, that time."""
-
-SLIDE = "__slide"
-"""A column that an algorithm adds to rows: 1 where the row slides a window, else 0."""
+VALUE = "__value"
+"""What a value lane calls its values."""
 
 GROUP = "__group"
 """Group columns inside a lane: this, and their place."""
@@ -89,12 +86,13 @@ class Lane:
     def lift(self, rows: pa.RecordBatch, kind: RowType, numbers: Wids) -> pa.RecordBatch:
         """Rows as an operator gets them, each in the pane or window of its number, to partials in order."""
         keys = [clean(kind.column(rows, name)) for name in self.groups]
-        keys += [rows.column(1) if name == TIME else clean(kind.column(rows, name)) for name in self.keys]
+        moments = rows.column(MOMENT if MOMENT in kind.columns.names else 1)
+        keys += [moments if name == TIME else clean(kind.column(rows, name)) for name in self.keys]
         order, starts = self.segments(hashes_of(rows), numbers, keys)
         places, firsts = pa.array(order), order[starts]
         columns = [pa.array(hashes_of(rows)[firsts]), pa.array(numbers[firsts])]
         columns += [key.take(pa.array(firsts)) for key in keys]
-        times, taken = times_of(rows)[order], {}
+        times, taken = moments.to_numpy()[order], {}
         for part in self.parts:
             name = part.function.column
             if name is not None and name not in taken:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.operator import Out, State
-from penstock.core.rows import Hashes, Indices, hashes_of, times_of
+from penstock.core.rows import SLIDE, Hashes, Indices, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
 from penstock.core.windows import SlideByTuple, TupleSlides
 from penstock.kernels.equal import same
@@ -22,7 +22,7 @@ from penstock.kernels.match import expand, ranges
 from penstock.kernels.segments import Mask, is_null, numbers_of, starts_of
 from penstock.operators.aggregate.aggregation import Aggregation, Given, tidy_pages
 from penstock.operators.aggregate.entry import inside
-from penstock.operators.aggregate.lanes import SLIDE, Lane, clean, counting, differing
+from penstock.operators.aggregate.lanes import Lane, clean, counting, differing
 from penstock.operators.aggregate.partials import Piece, Source, cost, folded, pieces
 from penstock.operators.aggregate.tuples import counted, positions
 

@@ -11,14 +11,15 @@ Numbers of arrivals are counted where the rows are, so all rows of a `TupleWindo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.core.operator import Allowance, Logic, Out, State
-from penstock.core.pages import PageStore, read_page, write_page
+from penstock.core.pages import read_page, write_page
 from penstock.core.progress import Bounds
-from penstock.core.rows import HASH, TIME, Indices, hashes_of, times_of
+from penstock.core.rows import HASH, MOMENT, TIME, Indices, RowType, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
 from penstock.core.windows import PartitionedWindow, Slides
 from penstock.kernels.segments import numbers_of, segment_of
@@ -37,13 +38,21 @@ _COUNTS, _WAITING = 1_001, 1_002
 
 
 class ArrivalAggregation:
-    """Windows over the numbers of rows as they arrive (specs: window-queries §2.3; F04)."""
+    """Windows over the numbers of rows as they arrive (specs: window-queries §2.3; F04).
 
-    def __init__(self, inner: Callable[[State], Logic], store: PageStore, state: State) -> None:
+    `inner` aggregates windows of time. It gets row numbers for times, and the times as a column: first and last rows,
+    and lists, go by those.
+    """
+
+    def __init__(self, given: Given, inner: Callable[[Given], Logic]) -> None:
+        state, store = given.state, given.store
         self._store = store
+        self._rows = given.inputs[0]
         counters = [page for page in state.pages if page.port == _COUNTER]
         pages = tuple(page for page in state.pages if page.port != _COUNTER)
-        self._inner = inner(State(pages, state.meta))
+        numbered = RowType(self._rows.columns.append(pa.field(MOMENT, pa.int64())), self._rows.keys)
+        self._numbered = numbered.inside
+        self._inner = inner(replace(given, inputs=(numbered,), state=State(pages, state.meta)))
         self._count = max((int(times_of(read_page(store, page)).max()) for page in counters), default=0)
         self._hash = counters[0].min_hash if counters else None
         if state.pages:
@@ -58,7 +67,9 @@ class ArrivalAggregation:
             self._hash = int(hashes_of(rows)[0])
         numbers = pa.array(np.arange(self._count, self._count + rows.num_rows))
         self._count += rows.num_rows
-        yield from self._inner.rows(port, rows.set_column(1, rows.schema.field(1), numbers))
+        columns = (self._rows.column(rows, name) for name in self._rows.columns.names)
+        arrays = [rows.column(0), numbers, *columns, rows.column(1)]
+        yield from self._inner.rows(port, pa.RecordBatch.from_arrays(arrays, schema=self._numbered))
         yield from self._inner.advance(0, self._count)
 
     def advance(self, port: int, bound: Time) -> Iterator[Out]:
