@@ -1,21 +1,31 @@
-"""What all tests share.
+"""What all tests share: how many examples a property gets, and which ones.
 
-Hypothesis profiles: `fast` for the inner loop, `ci` for everyone, `deep` by flag (--hypothesis-profile=deep).
+Hypothesis profiles: `fast` for the inner loop and `ci` for everyone draw the same examples in every run, so the same
+code always gets the same verdict. `fuzz` (``make fuzz``) and `deep` draw anew, and print what reproduces a failure.
 """
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from penstock.core.budget import Budget
 from penstock.core.kept import hand_over
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
-settings.register_profile("fast", max_examples=50, **_COMMON)
-settings.register_profile("ci", max_examples=400, **_COMMON)
-settings.register_profile("deep", max_examples=50_000, **_COMMON)
+_FIXED = {"derandomize": True, "database": None}
+_ANEW = {"derandomize": False, "print_blob": True}
+settings.register_profile("fast", max_examples=50, **_COMMON, **_FIXED)
+settings.register_profile("ci", max_examples=400, **_COMMON, **_FIXED)
+settings.register_profile("fuzz", max_examples=2_000, **_COMMON, **_ANEW)
+settings.register_profile("deep", max_examples=50_000, **_COMMON, **_ANEW)
 settings.load_profile("ci")
+
+# Hypothesis also draws constants found in the modules that happen to be loaded. Which these are depends on the tests
+# that ran before in the same process, so a fixed draw must not use them.
+if hasattr(providers, "_get_local_constants"):
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 @pytest.fixture
