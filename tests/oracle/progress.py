@@ -21,3 +21,14 @@ def is_violator(punctuations: Iterable[tuple[Any, int]], group: Any, time: int) 
 def first_of_each(rows: Sequence[tuple[Any, int]]) -> list[tuple[Any, int]]:
     """The distinct rows, in order of first arrival."""
     return list(dict.fromkeys(rows))
+
+
+def distinct(rows: Iterable[tuple[Any, int]], within: int) -> list[tuple[Any, int]]:
+    """Keys and times of the rows that are kept: none of a key less than `within` after the last one kept of it."""
+    last: dict[Any, int] = {}
+    kept = []
+    for key, time in sorted(rows, key=lambda row: row[1]):
+        if key not in last or time - last[key] >= within:
+            last[key] = time
+            kept.append((key, time))
+    return kept

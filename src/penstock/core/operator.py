@@ -90,6 +90,15 @@ class Logic(Protocol):
         ...
 
 
+def compacts(config: Any) -> bool:
+    """Whether a host is to merge the pages of an operator's state between epochs; those of most merge their own.
+
+    >>> compacts(object())
+    False
+    """
+    return bool(getattr(config, "compacts", False))
+
+
 class Operator(Protocol):
     """A config: says what it takes, what it gives, and builds the logic."""
 

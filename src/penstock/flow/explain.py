@@ -11,6 +11,7 @@ from penstock.flow.graph import (
     LookupNode,
     Node,
     OperatorNode,
+    ProgressNode,
     SelectNode,
     SourceNode,
     UnionNode,
@@ -70,6 +71,8 @@ def _describe(node: Node, report: Report, pilots: Pilots) -> list[str]:
     if isinstance(node, LookupNode):
         lines = _describe_lookup(node, pilot if isinstance(pilot, LookupPilot) else None)
         return [*lines, *_measured(node, report), *_counted(node, report)]
+    if isinstance(node, ProgressNode):
+        return [f"{node.name}: {node.config.says()}", *_measured(node, report)]
     if isinstance(node, SourceNode):
         return [_describe_source(node, report)]
     if isinstance(node, SelectNode):

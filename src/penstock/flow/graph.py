@@ -106,6 +106,11 @@ class OperatorNode(Node):
             raise _counts_updates(self, windows)
 
     @property
+    def timed_as(self) -> OperatorNode:
+        """The operator by whose rule the event time of the results is made from the `clock` columns."""
+        return self
+
+    @property
     def passes_updates(self) -> bool:
         """Whether each input row is answered by itself and in its epoch, so that updates of windows stay updates."""
         return False
@@ -194,6 +199,32 @@ class LookupNode(OperatorNode):
         return (self.input,)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ProgressNode(OperatorNode):
+    """Rows of one stream, or of several of the same columns, that an operator drops, holds back or puts in order.
+
+    Rows leave as they came, so the event time of a result is that of the row.
+    """
+
+    members: tuple[Node, ...]
+    timing: OperatorNode | None = None
+    """Whose rule makes the event time, if it is not simply the `clock` column."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The members, in the order of the ports."""
+        return self.members
+
+    @property
+    def timed_as(self) -> OperatorNode:
+        """The operator that gave the rows their event time."""
+        return self.timing or self
+
+    def method(self, config: Any) -> str:
+        """Its name: there is only one."""
+        return type(config).__name__
+
+
 MISSED = ("missed_from", "missed_until")
 """Columns of late rows beside a window aggregation: where the first window that they missed starts, the last ends."""
 
@@ -260,6 +291,22 @@ def _counts_updates(node: OperatorNode, windows: AggregateNode) -> ConfigError:
 def passes(column: str | None, expressions: Sequence[Any]) -> bool:
     """Whether a select hands a column on untouched."""
     return any(str(e).strip() in ("*", column, f"`{column}`", f"Column<'{column}'>") for e in expressions)
+
+
+def clock_of(node: Node) -> tuple[tuple[str, ...], OperatorNode | None]:
+    """The columns that show the event time of a stream's rows, and the operator whose rule makes it from them.
+
+    No columns if none show it; no operator if the one column is the time itself.
+    """
+    if node.time is not None:
+        return (node.time,), None
+    if isinstance(node, OperatorNode):
+        return node.clock, node.timed_as
+    if isinstance(node, SelectNode | WhereNode):
+        clock, rule = clock_of(node.input)
+        hidden = isinstance(node, SelectNode) and not all(passes(name, node.expressions) for name in clock)
+        return ((), None) if hidden else (clock, rule)
+    return (), None
 
 
 def keeps_time(node: Node, source: SourceNode) -> bool:

@@ -21,20 +21,24 @@ from penstock.flow.graph import (
     JoinNode,
     LookupNode,
     Node,
+    ProgressNode,
     SelectNode,
     UnionNode,
     WhereNode,
+    clock_of,
     late_columns,
     passes,
 )
 from penstock.flow.keys import common_key
 from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
+from penstock.kernels.hashing import can_hash
 from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, WindowAggregate
 from penstock.operators.aggregate.config import Method as AggregateMethod
 from penstock.operators.lookup import LookupJoin, LookupMethod, Stages
 from penstock.operators.lookup.config import LookupHow, check_names, in_order_of
 from penstock.operators.lookup.methods import MethodName
 from penstock.operators.lookup.shedding import Shed, Shedding
+from penstock.operators.progress import Distinct, DupElim
 from penstock.operators.window_join import JoinTime, WindowJoin
 from penstock.operators.window_join.config import default_time, read_how, read_on
 from penstock.operators.window_join.methods import Method, read_method
@@ -238,6 +242,37 @@ class Stream(Outlets):
         timed = all(node.timed for node in nodes)
         return self._made(UnionNode(columns=self.columns, time=time, unit=self._node.unit, timed=timed, members=nodes))
 
+    def distinct(
+        self,
+        on: str | Sequence[str] | None = None,
+        within: DurationLike | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """Drop duplicates: keep a row unless one with the same key was kept less than `within` before it.
+
+        `on`: the key columns; all but the time column if left out. Null equals null. `within`: how long, in event time,
+        a key counts as seen, from the row that was kept. At that time and after it the key may come again. Without
+        `within`, only rows of the same time are duplicates. Of several rows with the same key and time one is kept.
+
+        The result depends on the rows alone, not on the order in which they arrive. So a row leaves once its source's
+        bound has passed it. Rows that are equal as a whole (neither `on` nor `within` given) need not wait: the first
+        to arrive leaves at once. State: the rows that wait, and keys until the bound is `within` past them.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> clicks = flow.source(pa.table({"user": [1, 1, 2, 1], "t": [12, 3, 5, 14]}), time="t")
+        >>> rows = clicks.distinct(on="user", within=10).to_memory()
+        >>> _ = flow.run()
+        >>> rows.table().sort_by("t").to_pylist()
+        [{'user': 1, 't': 3}, {'user': 2, 't': 5}, {'user': 1, 't': 14}]
+        """
+        node = self._node
+        keys = _distinct_keys(node, on, within)
+        whole = within is None and {*keys, node.time} >= {*node.columns.names}
+        span = None if within is None else Duration.of(within, "within")
+        config = DupElim(keys) if whole else Distinct(keys, span, node.unit)
+        return self._progress(config, keys, (node,), name, "distinct")
+
     def join(
         self,
         other: Stream,
@@ -376,6 +411,34 @@ class Stream(Outlets):
         """
         return Windowed(self, read_window(window, range, slide, origin))
 
+    def _progress(
+        self, config: DupElim | Distinct, keys: tuple[str, ...], members: tuple[Node, ...], name: str | None, kind: str
+    ) -> Stream:
+        """A stream of the same columns, made by an operator of progress."""
+        for place, member in enumerate(members):
+            if not member.timed:
+                which = f"stream {place}" if len(members) > 1 else "the stream"
+                raise ConfigError(
+                    f"{kind}(): {which} has lost its event time: before a join or a lookup its time column was not "
+                    f"selected. Keep the time column in the .select(…) before that."
+                )
+        node = members[0]
+        clocks = [clock_of(member) for member in members]
+        clock, timing = clocks[0] if all(one == clocks[0] for one in clocks) else ((), None)
+        made = ProgressNode(
+            columns=node.columns,
+            time=node.time if all(member.time == node.time for member in members) else None,
+            unit=node.unit,
+            timed=bool(clock),
+            clock=clock,
+            name=self._flow._operator_name(name, kind),
+            members=members,
+            timing=timing,
+            config=config,
+            types=tuple(RowType(member.columns, keys, member.time) for member in members),
+        )
+        return self._made(made)
+
     def _made(self, node: Node) -> Stream:
         return Stream(self._flow, node)
 
@@ -446,9 +509,9 @@ class Windowed:
         node = stream._node
         if not node.timed:
             raise ConfigError(
-                "The stream has lost its event time: before a join or a lookup its time column was not selected, or "
-                "windows were aggregated. Keep the time column in the .select(…) before that, or look up after the "
-                "last window."
+                "The stream has lost its event time: its time column was not selected before a join, a lookup, "
+                ".distinct(), .sort() or .merge(), or windows were aggregated. Keep the time column in the .select(…) "
+                "before that, or look up after the last window."
             )
         config = WindowAggregate(self._window, self._by, tuple(aggregates.items()), emit, node.unit, method, start, end)
         types = (RowType(_needed(node, config), config.keys, node.time),)
@@ -465,6 +528,29 @@ class Windowed:
             types=types,
         )
         return Stream(stream._flow, made)
+
+
+def _distinct_keys(node: Node, on: str | Sequence[str] | None, within: DurationLike | None) -> tuple[str, ...]:
+    """The columns whose values make rows duplicates, but for the time column: it is compared anyway."""
+    asked = tuple(node.columns.names) if on is None else (on,) if isinstance(on, str) else tuple(on)
+    if on is not None and not asked:
+        raise ConfigError("on=[] names no column. Write on='id', or leave it out to compare whole rows.")
+    for column in asked:
+        if column not in node.columns.names:
+            raise ConfigError.unknown_column("on", column, node.columns.names)
+    if on is not None and within is not None and node.time in asked:
+        raise ConfigError(
+            f"on={node.time!r} is the time column: rows that are equal in it have the same time, so within={within!r} "
+            f"would have no effect. Leave out one of the two."
+        )
+    keys = tuple(dict.fromkeys(column for column in asked if column != node.time))
+    for key in keys:
+        if not can_hash(node.columns.field(key).type):
+            raise ConfigError(
+                f"distinct: column {key!r} is of type {node.columns.field(key).type}, which cannot be compared. "
+                f"Name the columns that make a row a duplicate, as in on='id'."
+            )
+    return keys
 
 
 def _having(results: Stream, condition: Any) -> Stream:

@@ -32,6 +32,17 @@ _TEXTS = (
 )
 _LONGS = (pa.types.is_timestamp, pa.types.is_date64, pa.types.is_duration, pa.types.is_time64, pa.types.is_uint64)
 
+_NOT_HASHED = (
+    pa.types.is_map,
+    pa.types.is_union,
+    pa.types.is_interval,
+    pa.types.is_string_view,
+    pa.types.is_binary_view,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+    pa.types.is_run_end_encoded,
+)
+
 
 def hash_keys(columns: Sequence[pa.Array]) -> Hashes:
     """One hash per row over all the key columns; a null counts as a value of its own.
@@ -44,6 +55,19 @@ def hash_keys(columns: Sequence[pa.Array]) -> Hashes:
     for column in columns:
         total = _mix(total * np.uint64(31) + _hash(column))
     return total
+
+
+def can_hash(kind: pa.DataType) -> bool:
+    """Whether values of a type can be hashed here.
+
+    >>> can_hash(pa.list_(pa.string())), can_hash(pa.map_(pa.string(), pa.int64()))
+    (True, False)
+    """
+    if pa.types.is_dictionary(kind):
+        return can_hash(kind.value_type)
+    if any(test(kind) for test in _NOT_HASHED) or isinstance(kind, pa.BaseExtensionType):
+        return False
+    return not pa.types.is_nested(kind) or all(can_hash(kind.field(n).type) for n in range(kind.num_fields))
 
 
 def _hash(column: pa.Array) -> Hashes:

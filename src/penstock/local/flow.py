@@ -22,7 +22,7 @@ from penstock.core.errors import ConfigError, FlowError
 from penstock.core.kept import LEFT, hand_over, kept_by
 from penstock.core.master import TableSource
 from penstock.core.meter import Tally
-from penstock.core.operator import Logic, Quiet, State
+from penstock.core.operator import Logic, Quiet, State, compacts
 from penstock.core.pages import PageStore, names_of
 from penstock.core.progress import Policy, Seen, Track, follow, wake
 from penstock.core.rows import TIME
@@ -491,7 +491,7 @@ class _Epoch:
     def _save(self, node: OperatorNode, shards: list[Logic]) -> None:
         """Keep what the shards have become; joins leave many small pages, aggregations merge their own."""
         states = [logic.state() for logic in shards]
-        if isinstance(node, JoinNode):
+        if compacts(node.config):
             parts = zip(states, self._query._places[node], strict=True)
             states = [replace(s, pages=compact(s.pages, place.store, place.budget)) for s, place in parts]
         if isinstance(node, LookupNode):
@@ -530,12 +530,13 @@ def _timed(node: OperatorNode, rows: pa.Table) -> pa.Table:
     if not node.clock:
         return rows.append_column(TIME, pa.nulls(rows.num_rows, pa.int64()))
     times = [as_times(rows.column(name)) for name in node.clock]
-    if isinstance(node, AggregateNode):
+    rule = node.timed_as
+    if isinstance(rule, AggregateNode):
         return rows.append_column(TIME, pc.subtract(times[0], 1))
-    if isinstance(node, LookupNode):
+    if len(times) == 1:
         return rows.append_column(TIME, times[0])
-    pick = pc.max_element_wise if node.config.time == "latest" else pc.min_element_wise
-    return rows.append_column(TIME, times[0] if len(times) == 1 else pick(*times))
+    pick = pc.max_element_wise if rule.config.time == "latest" else pc.min_element_wise
+    return rows.append_column(TIME, pick(*times))
 
 
 def _missing(late: pa.Table, source: SourceNode, node: Node) -> pa.Table:

@@ -707,9 +707,10 @@ class _EpochWork:
         """An operator's results with the event time they have for the next one."""
         kinds = self._engine.schemas.of(node)
         times = [time_as_long(col(name), kinds[name].dataType) for name in node.clock]
-        if isinstance(node, AggregateNode):
+        rule = node.timed_as
+        if isinstance(rule, AggregateNode):
             times = [times[0] - 1]
-        pick = sf.greatest if getattr(node.config, "time", None) == "latest" else sf.least
+        pick = sf.greatest if getattr(rule.config, "time", None) == "latest" else sf.least
         return self._operate(node, rows).withColumn(TIME, times[0] if len(times) == 1 else pick(*times))
 
     def _in_time(self, branches: Sequence[Branch], rows: DataFrame) -> DataFrame:

@@ -27,7 +27,7 @@ from penstock.core.budget import Budget
 from penstock.core.durations import TimeUnit
 from penstock.core.kept import LEFT, hand_over
 from penstock.core.meter import Tally
-from penstock.core.operator import Logic, Out, Quiet, State
+from penstock.core.operator import Logic, Out, Quiet, State, compacts
 from penstock.core.page_list import PageList
 from penstock.core.pages import clip_page
 from penstock.core.progress import Policy
@@ -165,7 +165,7 @@ class ShardTask:
         begun = clock.perf_counter()
         _give_back()
         state = logic.state()
-        if isinstance(self.config, WindowJoin):
+        if compacts(self.config):
             state = State(compact(state.pages, store, budget), state.meta)
         _give_back()
         work.seconds["settle"] = clock.perf_counter() - begun

@@ -2,6 +2,7 @@
 
 from penstock.operators.progress.bsort import BSort
 from penstock.operators.progress.describe import Describe, Describing
+from penstock.operators.progress.distinct import Distinct
 from penstock.operators.progress.dup_elim import DupElim
 from penstock.operators.progress.groups import group_batch, group_type
 from penstock.operators.progress.guard import Guard
@@ -15,6 +16,7 @@ __all__ = [
     "Computed",
     "Describe",
     "Describing",
+    "Distinct",
     "DupElim",
     "Guard",
     "Meld",

@@ -37,6 +37,26 @@ _AT_ONCE = 1 << 16
 class DupElim:
     """Let one of equal rows pass: equal in the keys of the input and in its time (F22)."""
 
+    on: tuple[str, ...] = ()
+    """The keys of its input."""
+
+    def says(self) -> str:
+        """What it does, in words."""
+        return "distinct: one of equal rows, at once"
+
+    @property
+    def compacts(self) -> bool:
+        """Its pages may be merged between epochs."""
+        return True
+
+    def bounds(self, bound: Time) -> Bounds:
+        """As the input's: rows pass at once."""
+        return Bounds((bound, bound), (bound, bound))
+
+    def bound(self, bounds: Bounds) -> Time:
+        """The bound on the event time of the results."""
+        return bounds.individual[0]
+
     def output(self, inputs: tuple[RowType, ...]) -> pa.Schema:
         """The same columns."""
         return inputs[0].columns

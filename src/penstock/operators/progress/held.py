@@ -29,6 +29,11 @@ _FINDING = 24
 _COPIES = 3
 """How often a row is there at once while it is gathered and sorted."""
 
+HashRange = tuple[int, int]
+"""A range of hashes, both ends included."""
+
+ALL_HASHES: HashRange = (0, 2**64 - 1)
+
 
 class Held:
     """Rows of one shape, in pages, in no order; taken out by time.
@@ -84,25 +89,28 @@ class Held:
             return []
         return [(min(max(p.min_time, p.floor) for p in near), min(last, max(p.max_time for p in near)))]
 
-    def cost(self, first: Time, last: Time) -> int:
+    def cost(self, first: Time, last: Time, hashes: HashRange = ALL_HASHES) -> int:
         """The bytes that it takes to have the rows from `first` to `last` in order; none if there are none."""
         cost = 0
-        for page, rows in self._near(first, last):
+        for page, rows in self._near(first, last, hashes):
             with self._budget.hold(_FINDING * page.rows, "looking for rows that may go"):
-                which = _within(page, rows, first, last)
+                which = _within(page, rows, first, last, hashes)
                 cost += _COPIES * int(row_widths(rows, which).sum()) + _SORTING * which.size
         return cost
 
-    def gather(self, first: Time, last: Time) -> pa.RecordBatch:
+    def gather(self, first: Time, last: Time, hashes: HashRange = ALL_HASHES) -> pa.RecordBatch:
         """The rows from `first` to `last`, in the order of their pages; for whoever has charged their `cost`."""
-        near = [rows.take(pa.array(_within(page, rows, first, last))) for page, rows in self._near(first, last)]
+        near = [
+            rows.take(pa.array(_within(page, rows, first, last, hashes)))
+            for page, rows in self._near(first, last, hashes)
+        ]
         return concat(near, self.schema)
 
-    def page_by_page(self, first: Time, last: Time) -> Iterator[pa.RecordBatch]:
+    def page_by_page(self, first: Time, last: Time, hashes: HashRange = ALL_HASHES) -> Iterator[pa.RecordBatch]:
         """The rows from `first` to `last` in the order of their pages, sorted as these are, in pieces that fit."""
-        for page, rows in self._near(first, last):
+        for page, rows in self._near(first, last, hashes):
             with self._budget.hold(_FINDING * page.rows, "looking for rows that may go"):
-                which = _within(page, rows, first, last)
+                which = _within(page, rows, first, last, hashes)
                 room = max(1, self._budget.room // 2)
                 for part in cut(row_widths(rows, which), room):
                     with self._budget.hold(min(room, page.nbytes), "rows that go"):
@@ -124,9 +132,10 @@ class Held:
             if rows.num_rows:
                 yield by_time(rows)
 
-    def _near(self, first: Time, last: Time) -> Iterator[tuple[Page, pa.RecordBatch]]:
+    def _near(self, first: Time, last: Time, hashes: HashRange = ALL_HASHES) -> Iterator[tuple[Page, pa.RecordBatch]]:
         for page in self.pages:
-            if page.min_time <= last and page.max_time >= first:
+            alike = page.min_hash <= hashes[1] and page.max_hash >= hashes[0]
+            if alike and page.min_time <= last and page.max_time >= first:
                 yield page, read_page(self._store, page)
 
 
@@ -145,6 +154,12 @@ def halves(first: Time, last: Time) -> list[tuple[Time, Time]]:
     return [(middle + 1, last), (first, middle)]
 
 
-def _within(page: Page, rows: pa.RecordBatch, first: Time, last: Time) -> Indices:
+def _within(page: Page, rows: pa.RecordBatch, first: Time, last: Time, hashes: HashRange = ALL_HASHES) -> Indices:
     times = times_of(rows)
-    return np.flatnonzero((times >= max(first, page.floor)) & (times <= last))
+    begin, end = 0, rows.num_rows
+    if not hashes[0] <= page.min_hash <= page.max_hash <= hashes[1]:
+        places = hashes_of(rows)
+        begin = int(places.searchsorted(np.uint64(hashes[0])))
+        end = int(places.searchsorted(np.uint64(hashes[1]), "right"))
+    times = times[begin:end]
+    return begin + np.flatnonzero((times >= max(first, page.floor)) & (times <= last))

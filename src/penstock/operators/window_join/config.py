@@ -155,6 +155,11 @@ class WindowJoin:
         return Bounds((individual[0], individual[1]), (joint[0], joint[1]))
 
     @property
+    def compacts(self) -> bool:
+        """Its pages may be merged between epochs."""
+        return True
+
+    @property
     def defers(self) -> bool:
         """Whether the method puts off joins: a pair of rows may then come out after the bounds of both have passed."""
         return not (self.method in ("auto", "oa") or is_baseline(self.method))
