@@ -123,3 +123,72 @@ def test_distinct_refuses_updates_of_windows():
     counts = source(pk.LocalFlow(), [table((1, 5))]).window(range=5).agg(n=pk.count(), emit="update")
     with pytest.raises(ConfigError, match=r"distinct1 would take each of them for a row of its own"):
         counts.distinct(on="n")
+
+
+# Order
+
+
+@given(epochs(), st.integers(1, 3), st.sampled_from(["4 kB", "1 MB"]))
+@examples(0.3)
+def test_a_sorted_stream_is_in_order_within_and_across_epochs_and_loses_nothing(tables, shards, memory):
+    flow = pk.LocalFlow(memory=memory, shards=shards)
+    rows = source(flow, tables).sort().to_memory()
+    flow.run()
+    came = pa.concat_tables(tables)
+    assert rows.table().column("t").to_pylist() == sorted(came.column("t").to_pylist())
+    assert Counter(rows.table().column("id").to_pylist()) == Counter(came.column("id").to_pylist())
+
+
+@given(epochs(), epochs(), st.integers(1, 3))
+@examples(0.3)
+def test_a_merge_is_the_union_in_order(left, right, shards):
+    flow = pk.LocalFlow(memory="100 kB", shards=shards)
+    merged = source(flow, left, "a").merge(source(flow, right, "b")).to_memory()
+    flow.run()
+    came = pa.concat_tables([*left, *right])
+    assert merged.table().column("t").to_pylist() == sorted(came.column("t").to_pylist())
+    assert pairs(merged.table()) == pairs(came)
+
+
+def test_each_epoch_brings_what_its_bound_has_passed():
+    flow, seen = pk.LocalFlow(), []
+    rows = flow.source([table((1, 9), (1, 2)), table((1, 5), (1, 14))], time="t", progress=pk.bounded_delay(5))
+    rows.sort().where("t != 9").foreach_epoch(lambda rows, epoch: seen.append(rows.column("t").to_pylist()))
+    flow.run()
+    assert seen == [[2], [5], [14]]
+
+
+def test_results_of_windows_can_be_sorted():
+    flow = pk.LocalFlow()
+    counts = source(flow, [table((1, 31), (2, 7), (1, 2), (3, 16))]).window(range=10).by("k").agg(n=pk.count())
+    rows = counts.sort().to_memory()
+    flow.run()
+    assert rows.table().column("window_end").to_pylist() == [10, 10, 20, 40]
+
+
+def test_streams_that_go_by_other_columns_can_be_merged():
+    rows = pa.table({"s": [5, 1], "e": [6, 8]})
+    flow = pk.LocalFlow()
+    by_start = flow.source(rows, time="s", name="starts")
+    merged = by_start.merge(flow.source(rows, time="e", name="ends")).to_memory()
+    flow.run()
+    assert merged.table().column("s").to_pylist() == [1, 5, 5, 1]
+
+
+def test_merge_refuses_streams_of_other_columns_and_none_at_all():
+    flow = pk.LocalFlow()
+    a = flow.source(table((1, 5)), time="t", name="a")
+    with pytest.raises(ConfigError, match=r"merge\(\) names no other stream. Write a.merge\(b\)"):
+        a.merge()
+    with pytest.raises(ConfigError, match=r"merge: stream 1 has columns k int64, t int64, the first has"):
+        a.merge(a.select("k", "t"))
+
+
+def test_explain_says_what_is_sorted():
+    flow = pk.LocalFlow()
+    a, b = (flow.source(table((1, 5)), time="t", name=name) for name in "ab")
+    a.merge(b).to_memory()
+    a.sort().to_memory()
+    text = flow.run().explain()
+    assert "merge0: merge of 2 streams by time, exact by bounds" in text
+    assert "sort1: sort by time, exact by bounds" in text

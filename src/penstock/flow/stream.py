@@ -38,7 +38,7 @@ from penstock.operators.lookup import LookupJoin, LookupMethod, Stages
 from penstock.operators.lookup.config import LookupHow, check_names, in_order_of
 from penstock.operators.lookup.methods import MethodName
 from penstock.operators.lookup.shedding import Shed, Shedding
-from penstock.operators.progress import Distinct, DupElim
+from penstock.operators.progress import Distinct, DupElim, Sort
 from penstock.operators.window_join import JoinTime, WindowJoin
 from penstock.operators.window_join.config import default_time, read_how, read_on
 from penstock.operators.window_join.methods import Method, read_method
@@ -230,14 +230,7 @@ class Stream(Outlets):
         [1, 2]
         """
         nodes = (self._node, *(other._node for other in others))
-        for place, node in enumerate(nodes):
-            if node.columns.names != self.columns.names or node.columns.types != self.columns.types:
-                raise ConfigError(
-                    f"union: stream {place} has columns {_show(node.columns)}, the first has {_show(self.columns)}. "
-                    f"Bring them to the same columns in the same order with .select(…)."
-                )
-            if node.unit != self._node.unit:
-                raise ConfigError(f"union: stream {place} counts {node.unit}, the first {self._node.unit}.")
+        _check_alike(nodes, "union")
         time = self._node.time if all(node.time == self._node.time for node in nodes) else None
         timed = all(node.timed for node in nodes)
         return self._made(UnionNode(columns=self.columns, time=time, unit=self._node.unit, timed=timed, members=nodes))
@@ -272,6 +265,48 @@ class Stream(Outlets):
         span = None if within is None else Duration.of(within, "within")
         config = DupElim(keys) if whole else Distinct(keys, span, node.unit)
         return self._progress(config, keys, (node,), name, "distinct")
+
+    def sort(self, name: str | None = None) -> Stream:
+        """Put the rows in order of event time.
+
+        A row leaves once the bound has passed it, so the order is exact, without a guess at how late rows may be.
+        Sinks of the sorted stream get its rows in ascending order of time, within each epoch and from one epoch to
+        the next; rows of the same time come in no particular order. On Spark one task does the sorting: the DataFrame
+        of `foreach_epoch` is in order as it is collected, and `to_parquet` writes one sorted file per epoch.
+        ``.where(…)`` and ``.select(…)`` keep the order; unions, joins and windows do not need it and do not keep it.
+        Rows that wait are spilled if they outgrow the memory.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> late = pk.bounded_delay(10)
+        >>> rows = flow.source(pa.table({"t": [5, 2, 9]}), time="t", progress=late).sort().to_memory()
+        >>> _ = flow.run()
+        >>> rows.table().column("t").to_pylist()
+        [2, 5, 9]
+        """
+        return self._progress(Sort(), (), (self._node,), name, "sort")
+
+    def merge(self, *others: Stream, name: str | None = None) -> Stream:
+        """All the rows of these streams in order of event time.
+
+        As ``.union(…)``, but in order: a row leaves once the bounds of all the streams have passed it. While one of
+        them is silent the rows of the others wait, see `idle=` of the progress policies. Sinks get them in order as
+        those of `Stream.sort` do.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> a = flow.source(pa.table({"t": [1, 4]}), time="t", name="a")
+        >>> b = flow.source(pa.table({"t": [3, 2]}), time="t", name="b")
+        >>> rows = a.merge(b).to_memory()
+        >>> _ = flow.run()
+        >>> rows.table().column("t").to_pylist()
+        [1, 2, 3, 4]
+        """
+        if not others:
+            raise ConfigError("merge() names no other stream. Write a.merge(b), or a.sort() to order one stream.")
+        nodes = (self._node, *(other._node for other in others))
+        _check_alike(nodes, "merge")
+        return self._progress(Sort(len(nodes)), (), nodes, name, "merge")
 
     def join(
         self,
@@ -412,7 +447,12 @@ class Stream(Outlets):
         return Windowed(self, read_window(window, range, slide, origin))
 
     def _progress(
-        self, config: DupElim | Distinct, keys: tuple[str, ...], members: tuple[Node, ...], name: str | None, kind: str
+        self,
+        config: DupElim | Distinct | Sort,
+        keys: tuple[str, ...],
+        members: tuple[Node, ...],
+        name: str | None,
+        kind: str,
     ) -> Stream:
         """A stream of the same columns, made by an operator of progress."""
         for place, member in enumerate(members):
@@ -425,9 +465,10 @@ class Stream(Outlets):
         node = members[0]
         clocks = [clock_of(member) for member in members]
         clock, timing = clocks[0] if all(one == clocks[0] for one in clocks) else ((), None)
+        time = node.time if all(member.time == node.time for member in members) else None
         made = ProgressNode(
             columns=node.columns,
-            time=node.time if all(member.time == node.time for member in members) else None,
+            time=time,
             unit=node.unit,
             timed=bool(clock),
             clock=clock,
@@ -435,7 +476,7 @@ class Stream(Outlets):
             members=members,
             timing=timing,
             config=config,
-            types=tuple(RowType(member.columns, keys, member.time) for member in members),
+            types=(RowType(node.columns, keys, time),) * len(members),
         )
         return self._made(made)
 
@@ -528,6 +569,19 @@ class Windowed:
             types=types,
         )
         return Stream(stream._flow, made)
+
+
+def _check_alike(nodes: Sequence[Node], what: str) -> None:
+    """Refuse streams that cannot be united: of other columns, or another unit of time, than the first."""
+    first = nodes[0]
+    for place, node in enumerate(nodes):
+        if node.columns.names != first.columns.names or node.columns.types != first.columns.types:
+            raise ConfigError(
+                f"{what}: stream {place} has columns {_show(node.columns)}, the first has {_show(first.columns)}. "
+                f"Bring them to the same columns in the same order with .select(…)."
+            )
+        if node.unit != first.unit:
+            raise ConfigError(f"{what}: stream {place} counts {node.unit}, the first {first.unit}.")
 
 
 def _distinct_keys(node: Node, on: str | Sequence[str] | None, within: DurationLike | None) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from penstock.operators.progress.meld import Meld, News
 from penstock.operators.progress.merge import Merge
 from penstock.operators.progress.paging import Paging
 from penstock.operators.progress.rules import Computed, Projection, select
+from penstock.operators.progress.sort import Sort
 
 __all__ = [
     "BSort",
@@ -24,6 +25,7 @@ __all__ = [
     "News",
     "Paging",
     "Projection",
+    "Sort",
     "group_batch",
     "group_type",
     "select",

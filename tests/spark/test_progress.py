@@ -1,0 +1,108 @@
+"""Progress operators on Spark: by their definitions, across a failed epoch and a restart on other shards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import penstock as pk
+from tests.oracle import progress as oracle
+from tests.spark.conftest import Feed
+
+pytestmark = pytest.mark.spark
+
+DELAY = 20
+COLUMNS = pa.schema({"k": pa.string(), "t": pa.int64(), "v": pa.float64()})
+
+
+def epochs(seed: int, count: int, size: int) -> list[pa.Table]:
+    """A stream whose rows come up to DELAY after later ones; some keys are null, some rows come twice."""
+    chance = np.random.default_rng(seed)
+    tables = []
+    for epoch in range(count):
+        times = 30 * epoch + chance.integers(-DELAY // 2, DELAY // 2, size)
+        keys = [["a", "b", "ccc", None][n] for n in chance.integers(0, 4, size)]
+        values = chance.integers(0, 3, size).astype(float)
+        rows = pa.table([pa.array(keys), pa.array(times), pa.array(values)], schema=COLUMNS)
+        tables.append(pa.concat_tables([rows, rows.slice(0, size // 4)]).combine_chunks())
+    return tables
+
+
+class Kept:
+    """What each sink got in each epoch, as tuples; one epoch fails once, after other sinks had their rows."""
+
+    def __init__(self, failing: int) -> None:
+        self.rows: dict[str, dict[int, list[tuple[Any, ...]]]] = {}
+        self._failing = {failing}
+
+    def by(self, name: str, fails: bool = False) -> Any:
+        def function(rows: Any, epoch: int) -> None:
+            if fails and epoch in self._failing:
+                self._failing.clear()
+                raise OSError("the sink is down")
+            self.rows.setdefault(name, {})[epoch] = [tuple(row) for row in rows.collect()]
+
+        return function
+
+    def all(self, name: str) -> list[tuple[Any, ...]]:
+        return [row for epoch in sorted(self.rows[name]) for row in self.rows[name][epoch]]
+
+
+def test_distinct_sort_and_merge_keep_their_promises_across_a_failure_and_a_restart_on_other_shards(spark, tmp_path):
+    parts = {"a": epochs(1, 4, 40), "b": epochs(2, 4, 40)}
+    feeds = {name: Feed(tmp_path / name, COLUMNS) for name in parts}
+    kept = Kept(failing=2)
+
+    def run(shards: int, end: bool) -> None:
+        flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="8 MB", shards=shards)
+        a, b = (
+            flow.source(feed.stream(spark), time="t", progress=pk.bounded_delay(DELAY), name=name)
+            for name, feed in feeds.items()
+        )
+        once = a.distinct(on="k", within=25, name="once")
+        once.foreach_epoch(kept.by("once"))
+        once.window(range=10).agg(n=pk.count()).foreach_epoch(kept.by("windows"))
+        b.distinct(name="whole").foreach_epoch(kept.by("whole"))
+        a.sort(name="sorted").where("v > 0").to_parquet(str(tmp_path / "sorted"))
+        a.merge(b, name="merged").foreach_epoch(kept.by("merged", fails=True))
+        flow.run(end=end)
+
+    for name, feed in feeds.items():
+        for rows in parts[name][:3]:
+            feed.add(rows)
+    with pytest.raises(Exception, match="the sink is down"):
+        run(3, end=False)
+    run(3, end=False)
+    for name, feed in feeds.items():
+        feed.add(parts[name][3])
+    run(2, end=True)
+
+    a, b = (tuples(pa.concat_tables(tables)) for tables in parts.values())
+    once = oracle.distinct([(k, t) for k, t, _ in a], 25)
+    assert Counter((k, t) for k, t, _ in kept.all("once")) == Counter(once)
+    starts = Counter(t // 10 * 10 for _, t in once)
+    assert Counter(kept.all("windows")) == Counter((start, start + 10, n) for start, n in starts.items())
+    assert Counter(kept.all("whole")) == Counter(set(b))
+    assert [t for _, t, _ in kept.all("merged")] == sorted(t for _, t, _ in a + b)
+    assert Counter(kept.all("merged")) == Counter(a + b)
+    assert sorted_files(tmp_path / "sorted") == sorted(t for _, t, v in a if v > 0)
+    # What waits is bounded by the delay: the first epoch is out before the last one comes.
+    assert any(kept.rows["merged"][epoch] for epoch in range(3))
+
+
+def tuples(rows: pa.Table) -> list[tuple[Any, ...]]:
+    return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+
+
+def sorted_files(folder: Path) -> list[int]:
+    """The times in the files of all epochs, one after the other; an epoch has one file of rows at most."""
+    epochs = sorted(folder.glob("epoch=*"), key=lambda path: int(path.name.removeprefix("epoch=")))
+    files = [[path for path in epoch.glob("*.parquet") if pq.read_metadata(path).num_rows] for epoch in epochs]
+    assert max(map(len, files)) == 1
+    return [t for paths in files for path in paths for t in pq.ParquetFile(path).read().column("t").to_pylist()]
