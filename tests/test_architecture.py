@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "operators": {"core", "kernels"},
     "storage": {"core", "kernels"},
     "planner": {"core", "kernels", "operators"},
-    "sql": {"core"},
+    "sql": {"core", "operators"},
     "flow": {"core", "kernels", "operators", "planner", "sql"},
     "workloads": {"core", "kernels"},
     "local": {"core", "kernels", "operators", "planner", "storage", "flow"},

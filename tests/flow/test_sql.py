@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from inspect import signature
 from itertools import product
 from typing import Any
 
@@ -13,6 +14,9 @@ import pytest
 
 import penstock as pk
 from penstock.core.errors import ConfigError, SqlError
+from penstock.flow.sql import function_of
+from penstock.operators.aggregate import spellings
+from penstock.operators.aggregate.spellings import AGGREGATES
 from penstock.sql import parse
 from penstock.sql.catalogue import CATALOGUE
 from penstock.workloads.netflow import PACKETS, REVERSED
@@ -276,6 +280,42 @@ def test_more_aggregates_than_the_catalogue_has():
     assert row["s"] == pytest.approx(1.25**0.5)
 
 
+PARAMETERS = {
+    "approx_count_distinct": ("precision", 14, "14"),
+    "approx_quantile": ("size", 16, "0.5, 16"),
+    "quantile": ("share", 0.25, "0.25"),
+    "heavy_hitters": ("share", 0.25, "0.25"),
+    "variance": ("of", "population", "'population'"),
+    "stddev": ("of", "population", "'population'"),
+}
+"""For each aggregate that takes more than a column: a parameter, a value, and how SQL writes the arguments."""
+
+
+@pytest.mark.parametrize("name", sorted(AGGREGATES))
+def test_every_public_aggregate_gives_in_sql_what_it_gives_in_python_with_its_parameters(name):
+    make = getattr(pk, name)
+    parameter, value, written = PARAMETERS.get(name, (None, None, ""))
+    given = {parameter: value} if parameter else {}
+    given |= {"share": 0.5} if name == "approx_quantile" else {}
+    sql = f"SELECT {name}(v{', ' if written else ''}{written}) AS r FROM s [RANGE 10 WATTR t]"
+    flow = pk.LocalFlow()
+    rows = flow.source(ROWS, time="t").window(range=10).agg(r=make("v", **given)).select("r").to_memory()
+    flow.run()
+    assert results(sql) == rows.table().to_pylist()
+    (call,) = parse(sql).aggregates
+    assert str(function_of(call)) == str(make("v", **given)), "with the same parameters"
+
+
+def test_the_public_aggregates_are_those_of_the_registry_and_all_their_parameters_are_tried_in_sql():
+    public = {name for name in pk.__all__ if getattr(getattr(pk, name), "__module__", "") == spellings.__name__}
+    assert public == set(AGGREGATES)
+    assert set(PARAMETERS) == {name for name, make in AGGREGATES.items() if len(signature(make).parameters) > 1}
+
+
+def test_a_whole_number_will_do_where_an_aggregate_takes_a_float():
+    assert results("SELECT quantile(v, 1) AS top FROM s [RANGE 10 WATTR t]") == [{"top": 4}]
+
+
 def test_a_join_has_the_columns_that_are_selected_by_what_from_calls_them():
     sql = """
         SELECT x.k, y.v AS theirs, upper(x.k) AS loud, 'x.k' AS text
@@ -473,7 +513,23 @@ def test_a_stream_cannot_be_called_as_an_option():
         (
             "SELECT percentile(v) FROM s [RANGE 5 WATTR t]",
             "v",
-            r"quantile of 'v' cannot be had with \[\]: .*'share'\. Write what it needs after the column",
+            r"quantile of 'v' does not take \[\]: missing .*'share'\. In Python it is quantile\(column: str, share",
+        ),
+        ("SELECT quantile(v) FROM s [RANGE 5 WATTR t]", "v", r"quantile of 'v' does not take \[\]: missing .*'share'"),
+        (
+            "SELECT max(v, 2) FROM s [RANGE 5 WATTR t]",
+            "v",
+            r"max of 'v' does not take \[2\]: too many .* max\(column:",
+        ),
+        (
+            "SELECT variance(v, 'all') FROM s [RANGE 5 WATTR t]",
+            "all",
+            r"of='all' of variance must be 'sample' or 'population'\.",
+        ),
+        (
+            "SELECT approx_count_distinct(v, 0.5) FROM s [RANGE 5 WATTR t]",
+            None,
+            r"precision=0\.5 of approx_count_distinct must be a value of type int\.",
         ),
     ],
 )

@@ -174,11 +174,11 @@ def refusal(sql: str) -> tuple[int, int, str, str]:
         (
             f"SELECT skewness(a) FROM s {WINDOW}",
             "skewness(a)",
-            "This is not among the aggregates: count, sum, min, max",
+            "This is not an aggregate that penstock has. Write one of count, sum, min, max",
         ),
-        (f"SELECT sum(*) FROM s {WINDOW}", "sum(*)", "sum is of a column. Write sum(column)."),
+        (f"SELECT sum(*) FROM s {WINDOW}", "sum(*)", "sum needs a column. Write sum(column)."),
         (f"SELECT sum(DISTINCT a) FROM s {WINDOW}", "sum(DISTINCT a)", "DISTINCT is for count(DISTINCT column)."),
-        (f"SELECT quantile(a, b) FROM s {WINDOW}", "b", "What an aggregate is given besides its column must be a"),
+        (f"SELECT quantile(a, b) FROM s {WINDOW}", "b", "After its column an aggregate takes only numbers and texts"),
         (
             f"SELECT sum(a), sum(a) FROM s {WINDOW}",
             "sum(a)",

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from inspect import Signature, signature
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from penstock.core.durations import Duration, TimeUnit
 from penstock.core.errors import ConfigError, SqlError
@@ -17,8 +18,8 @@ from penstock.core.windows import Sliding
 from penstock.core.within import LEFT, RIGHT
 from penstock.flow.graph import JoinNode
 from penstock.flow.stream import Stream
-from penstock.operators.aggregate import spellings
 from penstock.operators.aggregate.config import EMITTED, AnyFunction
+from penstock.operators.aggregate.spellings import AGGREGATES
 from penstock.operators.window_join import JoinTime
 from penstock.sql import Call, Column, Query, Source, parse
 
@@ -54,15 +55,29 @@ def function_of(call: Call) -> AnyFunction:
     >>> function_of(Call("quantile", "len", "slow", (0.99,)))
     Quantile(column='len', share=0.99)
     """
-    given = () if call.column is None else (call.column,)
+    make = AGGREGATES[call.function]
     try:
-        function: AnyFunction = getattr(spellings, call.function)(*given, *call.arguments)
+        given = signature(make).bind(*(() if call.column is None else (call.column,)), *call.arguments)
     except TypeError as error:
         raise ConfigError(
-            f"{call.function} of {call.column!r} cannot be had with {list(call.arguments)}: {error}. "
-            f"Write what it needs after the column, as in quantile(len, 0.99)."
+            f"{call.function} of {call.column!r} does not take {list(call.arguments)}: {error}. In Python it is "
+            f"{call.function}{signature(make, eval_str=True).replace(return_annotation=Signature.empty)}: write its "
+            f"arguments in the same order, as in quantile(len, 0.99)."
         ) from error
+    function: AnyFunction = make(**{name: _typed(make, name, value) for name, value in given.arguments.items()})
     return function
+
+
+def _typed(make: Callable[..., Any], parameter: str, value: Any) -> Any:
+    """An argument of an aggregate; SQL writes whole numbers where a float is asked for, as in ``quantile(len, 1)``."""
+    asked = get_type_hints(make)[parameter]
+    value = float(value) if asked is float and isinstance(value, int) else value
+    allowed = get_args(asked) if get_origin(asked) is Literal else ()
+    wrong = value not in allowed if allowed else isinstance(asked, type) and not isinstance(value, asked)
+    if wrong:
+        wanted = " or ".join(map(repr, allowed)) if allowed else f"a value of type {asked.__name__}"
+        raise ConfigError(f"{parameter}={value!r} of {make.__name__} must be {wanted}.")
+    return value
 
 
 class _Building:

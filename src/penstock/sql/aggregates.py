@@ -1,46 +1,53 @@
-"""The aggregates of SQL, and what penstock calls them."""
+"""The aggregates of SQL: those of Python by the same names, and SQL's own names for some of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from inspect import signature
+from typing import Any, ClassVar
 
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
 
+from penstock.operators.aggregate.spellings import AGGREGATES
 from penstock.sql.description import Call
 from penstock.sql.text import Names, Node, Text, rewritten
 
-FUNCTIONS: Mapping[str, tuple[str, tuple[Any, ...]]] = {
-    "count": ("count", ()),
-    "sum": ("sum", ()),
-    "min": ("min", ()),
-    "max": ("max", ()),
+SYNONYMS: Mapping[str, tuple[str, tuple[Any, ...]]] = {
     "avg": ("mean", ()),
-    "mean": ("mean", ()),
-    "variance": ("variance", ()),
     "var_samp": ("variance", ()),
     "var_pop": ("variance", ("population",)),
-    "stddev": ("stddev", ()),
     "stddev_samp": ("stddev", ()),
     "stddev_pop": ("stddev", ("population",)),
-    "first": ("first", ()),
-    "last": ("last", ()),
     "median": ("quantile", (0.5,)),
-    "quantile": ("quantile", ()),
     "percentile": ("quantile", ()),
-    "mode": ("mode", ()),
-    "heavy_hitters": ("heavy_hitters", ()),
-    "collect_set": ("collect_set", ()),
-    "collect_list": ("collect_list", ()),
 }
-"""By what they are called in SQL: what penstock calls them, and what they are given besides."""
+"""Other names that SQL has for an aggregate: its own name, and the arguments that the SQL name implies."""
+
+FUNCTIONS: Mapping[str, tuple[str, tuple[Any, ...]]] = {**{name: (name, ()) for name in AGGREGATES}, **SYNONYMS}
+"""Every name of an aggregate in SQL: those of Python, and the synonyms."""
+
+_WITH_PARAMETERS = {
+    name.upper() for name, (own, _) in FUNCTIONS.items() if len(signature(AGGREGATES[own]).parameters) > 1
+}
+
+
+class PenstockSql(Spark):  # type: ignore[misc]
+    """Spark's SQL, except that aggregates take the arguments that they take in Python, not those that sqlglot knows."""
+
+    class Parser(Spark.Parser):  # type: ignore[misc]
+        """Reads an aggregate with parameters as a function unknown to sqlglot, which may have any arguments."""
+
+        FUNCTIONS: ClassVar[Any] = {
+            name: read for name, read in Spark.Parser.FUNCTIONS.items() if name not in _WITH_PARAMETERS
+        }
 
 
 def is_call(text: Text, node: Node) -> bool:
     """Whether a node is an aggregate; one that there is not is refused."""
     known = text.function(node) in FUNCTIONS
     if isinstance(node, exp.AggFunc) and not known:
-        raise text.wrong(node, f"This is not among the aggregates: {', '.join(FUNCTIONS)}.")
+        raise text.wrong(node, f"This is not an aggregate that penstock has. Write one of {', '.join(FUNCTIONS)}.")
     return known
 
 
@@ -55,7 +62,7 @@ def read_call(text: Text, node: Node, alias: str, names: Names) -> Call:
         function, first = "count_distinct", first.expressions[0]
     column = None if isinstance(first, exp.Star) else rewritten(first, names)
     if column is None and function != "count":
-        raise text.wrong(node, f"{written} is of a column. Write {written}(column).")
+        raise text.wrong(node, f"{written} needs a column. Write {written}(column).")
     name = alias or (function if column is None else f"{function}_{_plain(column)}")
     return Call(function, column, name, (*given, *(_literal(text, part) for part in rest)))
 
@@ -68,8 +75,10 @@ def _arguments(node: Node) -> list[Node]:
 
 def _literal(text: Text, node: Node) -> Any:
     if not isinstance(node, exp.Literal):
-        raise text.wrong(node, "What an aggregate is given besides its column must be a number or a text. Write one.")
-    return node.this if node.is_string else float(node.this)
+        raise text.wrong(node, "After its column an aggregate takes only numbers and texts, as in quantile(len, 0.99).")
+    if node.is_string:
+        return node.this
+    return int(node.this) if node.is_int else float(node.this)
 
 
 def _plain(column: str) -> str:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from penstock.core.durations import Duration
 from penstock.core.errors import SqlError
 from penstock.core.windows import Sliding, Window
-from penstock.sql.aggregates import is_call, read_call
+from penstock.sql.aggregates import PenstockSql, is_call, read_call
 from penstock.sql.clause import Clause, Meaning, aggregate_window
 from penstock.sql.description import Call, Column, Query
 from penstock.sql.joins import read_join
@@ -166,7 +166,7 @@ class _Asked:
 
 def _tree(sql: str, plain: str) -> Node:
     try:
-        tree = sqlglot.parse_one(plain, read="spark")
+        tree = sqlglot.parse_one(plain, read=PenstockSql)
     except sqlglot.errors.ParseError as error:
         raise _not_sql(sql, error.errors) from error
     if not isinstance(tree, exp.Select):

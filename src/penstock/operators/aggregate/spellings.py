@@ -1,8 +1,13 @@
-"""How aggregates are written: ``count()``, ``sum("amount")``, ``quantile("latency", 0.99)`` …"""
+"""How aggregates are written: ``count()``, ``sum("amount")``, ``quantile("latency", 0.99)`` …
+
+Every public function of this module is an aggregate, in Python and in SQL: `AGGREGATES` is the list of them.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Mapping
+from inspect import isfunction
+from typing import Any, Literal
 
 from penstock.operators.aggregate.functions import Count, Edge, Extreme, Mean, Sum, Variance
 from penstock.operators.aggregate.holistic import (
@@ -176,3 +181,9 @@ def collect_set(column: str) -> CollectSet:
     CollectSet(column='page')
     """
     return CollectSet(column)
+
+
+AGGREGATES: Mapping[str, Callable[..., Any]] = {
+    name: make for name, make in list(globals().items()) if isfunction(make) and make.__module__ == __name__
+}
+"""Every aggregate by its name. Its first parameter is the column."""
