@@ -7,6 +7,8 @@ import re
 import pyarrow as pa
 
 import penstock as pk
+from penstock.core.progress import NoPromise
+from penstock.flow.promises import promise
 from penstock.flow.report import EpochReport, OperatorReport, Report
 
 
@@ -40,6 +42,8 @@ def test_explain_says_what_each_operator_does_by_which_method_and_why(capsys):
         "      source orders by t, progress Ordered: 2 rows, 0 late, bound end",
         "    source paid by t, progress NoPromise: 1 rows, 1 late, bound end",
         "memory: exactly once, late rows of orders, paid",
+        "source orders promises rows in order of time; bounds that count: each for pay",
+        "source paid promises nothing before it ends; bounds that count: each for pay",
     ]
 
 
@@ -62,6 +66,8 @@ def test_selections_and_unions_stand_where_they_are_done():
         "    union of 2: progress is that of the slowest",
         "      source a by t, progress NoPromise: 1 rows, 0 late, bound end",
         "      source b by t, progress NoPromise: 1 rows, 0 late, bound end",
+        "source a promises nothing before it ends; no operator waits for its bounds",
+        "source b promises nothing before it ends; no operator waits for its bounds",
     ]
 
 
@@ -82,3 +88,36 @@ def test_before_the_first_epoch_there_is_nothing_to_report():
 def test_state_is_counted_in_rows_and_bytes():
     epoch = EpochReport(3, 0.5, operators={"join0": OperatorReport(rows_out=1200, state_rows=5000, state_bytes=64_000)})
     assert str(epoch) == "epoch 3: 0 rows in, 1,200 out, 0 late, state 5,000 rows / 64.0 kB, bounds , 0.50 s"
+
+
+def test_f23_explain_says_what_a_source_promises_and_which_of_its_bounds_count_for_whom():
+    flow = pk.LocalFlow()
+    rows = pa.table({"k": [1], "t": pa.array([0], pa.timestamp("us"))})
+    a = flow.source(rows, time="t", name="a", progress=pk.bounded_delay("30 s", idle="1 min"))
+    b = flow.source(rows, time="t", name="b", progress=pk.bounded_tuples(1000))
+    union = a.union(b).where("k > 0")
+    union.window(range="1 min", slide="5 s").agg(n=pk.count(), name="fast").to_memory()
+    counts = union.window(range="1 h", slide="1 h", origin="20 min").agg(n=pk.count(), name="slow")
+    counts.window(range="1 d").agg(n=pk.count(), name="daily").to_memory()
+    a.lookup(pa.table({"k": [1]}), on="k", name="names").sort(name="last").to_memory()
+    lines = flow.run().explain().splitlines()
+    assert lines[-2:] == [
+        "source a promises that no row comes more than 30 s after a later one, and holds nobody back once it is silent "
+        "for 1 min; bounds that count: every 5 s for fast, every 1 h from 20 min on for slow, each for last",
+        "source b promises that no row comes more than 1,000 rows after a later one; bounds that count: every 5 s for "
+        "fast, every 1 h from 20 min on for slow",
+    ]
+
+
+def test_every_policy_says_what_it_promises():
+    said = [
+        promise(policy)
+        for policy in (pk.punctuated("done"), pk.blocks("1 min"), pk.timer("2 s"), pk.ordered(), NoPromise())
+    ]
+    assert said == [
+        "what its column done says",
+        "blocks of 1 min, one after the other, in any order within one",
+        "rows in order of time, and in a lull none more than 2 s behind the clock",
+        "rows in order of time",
+        "nothing before it ends",
+    ]

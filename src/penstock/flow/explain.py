@@ -19,6 +19,7 @@ from penstock.flow.graph import (
     sources_of,
 )
 from penstock.flow.pilots import AnyPilot
+from penstock.flow.promises import describe_sources
 from penstock.flow.report import Report
 from penstock.flow.sinks import Sink
 from penstock.operators.lookup import Waits
@@ -50,6 +51,7 @@ def explain(sinks: Sequence[Sink], report: Report, pilots: Pilots, memory: int, 
         else:
             lines.append(f"{sink}: {sink.delivery}")
             lines += _tree(sink.node, report, pilots, indent=1)
+    lines += describe_sources(*(sink.node for sink in sinks))
     return "\n".join(lines)
 
 

@@ -278,6 +278,12 @@ class WindowAggregate:
         """The columns of partials that a host may feed on port 1 + `lane` instead of rows."""
         return self.lanes(inputs)[lane].schema
 
+    @property
+    def slides_at(self) -> tuple[Duration, Duration] | None:
+        """How far apart the bounds are that close windows, and from when on; None if any bound may."""
+        window = self.window
+        return (window.slide, window.origin) if isinstance(window, Sliding | Landmark) else None
+
     def bounds(self, bound: Time) -> Bounds:
         """What can still come out once the input is bound by `bound`."""
         out = bound

@@ -20,6 +20,8 @@ class Describe:
     >>> describe = Describe(slides=("5 s",), unit="microseconds")
     >>> describe.boundary(12_000_000)
     10000000
+    >>> print(describe)
+    every 5 s
     """
 
     slides: tuple[DurationLike, ...]
@@ -32,6 +34,11 @@ class Describe:
         for slide in self.slides:
             if Duration.of(slide, "slides").on(self.unit, "slides") <= 0:
                 raise ConfigError(f"slides={slide!r} is no length. Write by how much a consumer's windows move.")
+
+    def __str__(self) -> str:
+        slides = " and ".join(f"every {Duration.of(slide)}" for slide in self.slides)
+        origin = Duration.of(self.origin)
+        return f"{slides} from {origin} on" if origin.amount else slides
 
     def boundary(self, bound: Time) -> Time:
         """The latest boundary at or below `bound`."""

@@ -1,0 +1,79 @@
+"""What sources promise of the rows still to come, and which of their bounds consumers can use: for `explain()`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.core.progress import Blocks, BoundedDelay, BoundedTuples, NoPromise, Ordered, Policy, Punctuated, Timer
+from penstock.flow.graph import (
+    Node,
+    OperatorNode,
+    SelectNode,
+    SourceNode,
+    UnionNode,
+    WhereNode,
+    operators_of,
+    sources_of,
+)
+from penstock.operators.progress.describe import Describe
+
+
+def describe_sources(*nodes: Node) -> list[str]:
+    """A line for each source that `nodes` are made from: its promise, and which bounds count for whom."""
+    operators = operators_of(*nodes)
+    return [
+        f"source {source.name} promises {promise(source.progress)}; {_uses(source, operators)}"
+        for source in sources_of(*nodes)
+    ]
+
+
+def promise(policy: Policy) -> str:
+    """What a progress policy promises, in words.
+
+    >>> from penstock.core.progress import bounded_delay
+    >>> promise(bounded_delay("30 s", idle="10 s"))
+    'that no row comes more than 30 s after a later one, and holds nobody back once it is silent for 10 s'
+    """
+    said = _promise(policy)
+    return said if policy.idle is None else f"{said}, and holds nobody back once it is silent for {policy.idle}"
+
+
+def describe(node: OperatorNode) -> Describe | None:
+    """The bounds that an operator can use, if it cannot use every one."""
+    slides = getattr(node.config, "slides_at", None)
+    return None if slides is None else Describe((slides[0],), slides[1], node.unit)
+
+
+def _promise(policy: Policy) -> str:
+    if isinstance(policy, NoPromise):
+        return "nothing before it ends"
+    if isinstance(policy, Ordered):
+        return "rows in order of time"
+    if isinstance(policy, BoundedDelay):
+        return f"that no row comes more than {policy.delay} after a later one"
+    if isinstance(policy, BoundedTuples):
+        return f"that no row comes more than {policy.count:,} rows after a later one"
+    if isinstance(policy, Blocks):
+        return f"blocks of {policy.length}, one after the other, in any order within one"
+    if isinstance(policy, Timer):
+        return f"rows in order of time, and in a lull none more than {policy.slack} behind the clock"
+    if isinstance(policy, Punctuated):
+        groups = ", ".join(getattr(policy, "by", ()))
+        return f"what its column {policy.column} says" + (f", of each {groups}" if groups else "")
+    return f"what {policy} says"
+
+
+def _uses(source: SourceNode, operators: Sequence[OperatorNode]) -> str:
+    consumers = [node for node in operators if not node.passes_updates and any(_leads(source, p) for p in node.inputs)]
+    if not consumers:
+        return "no operator waits for its bounds"
+    coarse = {node: describe(node) for node in consumers}
+    told = [f"{said or 'each'} for {node.name}" for node, said in coarse.items()]
+    return f"bounds that count: {', '.join(told)}"
+
+
+def _leads(source: SourceNode, node: Node) -> bool:
+    """Whether a stream has the bounds of a source: nothing between them makes bounds of its own."""
+    if isinstance(node, SelectNode | WhereNode | UnionNode) or (isinstance(node, OperatorNode) and node.passes_updates):
+        return any(_leads(source, part) for part in node.inputs)
+    return node is source
