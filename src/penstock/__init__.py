@@ -36,6 +36,7 @@ from penstock.core.within import band, tumbling, windows
 from penstock.local.flow import LocalFlow
 from penstock.operators.aggregate.config import early
 from penstock.operators.aggregate.functions import UserDefined
+from penstock.operators.aggregate.methods import Buffering
 from penstock.operators.aggregate.spellings import (
     approx_count_distinct,
     approx_quantile,
@@ -69,6 +70,7 @@ __all__ = [
     "AhEwj",
     "BandError",
     "BudgetError",
+    "Buffering",
     "CheckpointError",
     "ConfigError",
     "DurationError",

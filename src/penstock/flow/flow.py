@@ -22,6 +22,7 @@ from penstock.flow.sql import build
 from penstock.flow.stream import Stream
 from penstock.operators.aggregate.config import Emit
 from penstock.operators.aggregate.config import Method as AggregateMethod
+from penstock.operators.aggregate.methods import Buffering
 
 
 class Query(Protocol):
@@ -105,7 +106,13 @@ class Flow(abc.ABC):
         return Stream(self, node)
 
     def sql(
-        self, query: str, /, *, emit: Emit | None = None, method: AggregateMethod | None = None, **streams: Stream
+        self,
+        query: str,
+        /,
+        *,
+        emit: Emit | None = None,
+        method: AggregateMethod | Buffering | None = None,
+        **streams: Stream,
     ) -> Stream:
         """The results of a query in SQL: Spark's, with windows in brackets after an aggregate or a stream in FROM.
 

@@ -34,6 +34,7 @@ from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, Mem
 from penstock.kernels.hashing import can_hash
 from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, WindowAggregate
 from penstock.operators.aggregate.config import Method as AggregateMethod
+from penstock.operators.aggregate.methods import Buffering
 from penstock.operators.lookup import LookupJoin, LookupMethod, Stages
 from penstock.operators.lookup.config import LookupHow, check_names, in_order_of
 from penstock.operators.lookup.methods import MethodName
@@ -500,7 +501,7 @@ class Windowed:
         self,
         *,
         emit: Emit = "final",
-        method: AggregateMethod = "auto",
+        method: AggregateMethod | Buffering = "auto",
         name: str | None = None,
         start: str = "window_start",
         end: str = "window_end",
@@ -540,7 +541,7 @@ class Windowed:
         self,
         aggregates: Mapping[str, AnyFunction],
         emit: Emit = "final",
-        method: AggregateMethod = "auto",
+        method: AggregateMethod | Buffering = "auto",
         name: str | None = None,
         start: str = "window_start",
         end: str = "window_end",

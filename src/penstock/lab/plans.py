@@ -192,7 +192,8 @@ class _Stage:
         """How many tuples are here."""
         pages = self.logic.state().pages
         if isinstance(self._config, WindowAggregate):
-            return _groups(pages, self._store)
+            buffered = [page for page in pages if page.port == port_of("buffered")]
+            return _groups(pages, self._store) + sum(_rows(page, self._store) for page in buffered)
         return sum(_rows(page, self._store) for page in pages)
 
     def _on(self, outs: Iterable[Out]) -> Iterator[pa.RecordBatch]:

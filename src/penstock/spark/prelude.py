@@ -17,7 +17,7 @@ from pyspark.sql import functions as sf
 
 from penstock.core.rows import HASH, TIME
 from penstock.flow.graph import AggregateNode
-from penstock.operators.aggregate.config import Panes, WindowAggregate, WithParameters
+from penstock.operators.aggregate.config import Panes, WindowAggregate
 from penstock.operators.aggregate.functions import Count, Edge, Extreme, Mean, Sum, Variance
 from penstock.operators.aggregate.lanes import Lane
 from penstock.operators.aggregate.sketches import ApproxCountDistinct, ApproxQuantile
@@ -38,12 +38,7 @@ def is_native(node: AggregateNode, config: WindowAggregate) -> bool:
 
     `config` is the node's, by the method that runs: some hold rows, and need them as they are.
     """
-    if (
-        config.panes is None
-        or config.by_arrival
-        or config.method == "adapt"
-        or isinstance(config.method, WithParameters)
-    ):
+    if config.panes is None or config.takes_rows:
         return False
     lanes = node.config.lanes(node.types)
     return all(type(part.function) in _PARTIALS for lane in lanes for part in lane.parts)

@@ -9,7 +9,7 @@ from penstock.operators.aggregate.aggregation import Given
 from penstock.operators.aggregate.buffering import BufferingAggregation
 from penstock.operators.aggregate.differential import DifferentialAggregation, check_differential
 from penstock.operators.aggregate.landmark import LandmarkAggregation
-from penstock.operators.aggregate.methods import AdaptWid, Buffering
+from penstock.operators.aggregate.methods import AdaptWid
 from penstock.operators.aggregate.paned import PanedAggregation
 from penstock.operators.aggregate.session import SessionAggregation
 from penstock.operators.aggregate.slide_by_tuple import SlideByTupleAggregation
@@ -40,8 +40,8 @@ def _sliding(given: Given) -> Logic:
     method = given.config.method
     if method == "adapt" or isinstance(method, AdaptWid):
         return AdaptAggregation(given, method if isinstance(method, AdaptWid) else AdaptWid())
-    if isinstance(method, Buffering):
-        return BufferingAggregation(given, method)
+    if given.config.buffering is not None:
+        return BufferingAggregation(given, given.config.buffering)
     if method == "wid":
         return WidAggregation(given)
     if method == "differential":

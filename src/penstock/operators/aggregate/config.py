@@ -34,8 +34,9 @@ from penstock.operators.aggregate.holistic import Holistic
 from penstock.operators.aggregate.lanes import Lane, counting
 from penstock.operators.aggregate.methods import AdaptWid, Buffering
 
-Method = Literal["auto", "wid", "paned", "differential", "adapt"]
-"""How sliding windows are computed: each by itself, from panes, by what enters and leaves, per group as it pays."""
+Method = Literal["auto", "wid", "paned", "differential", "adapt", "buffering"]
+"""How sliding windows are computed: each by itself, from panes, by what enters and leaves, per group as it pays,
+from a buffer of rows in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +230,18 @@ class WindowAggregate:
         return isinstance(self.window, TupleWindow) and self.window.order is None
 
     @property
+    def buffering(self) -> Buffering | None:
+        """The parameters of the buffering baseline, if that is the method."""
+        if isinstance(self.method, Buffering):
+            return self.method
+        return Buffering() if self.method == "buffering" else None
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether the method needs the rows themselves, so that a host must not feed it partials."""
+        return self.by_arrival or self.method in ("adapt", "buffering") or isinstance(self.method, WithParameters)
+
+    @property
     def panes(self) -> Panes | None:
         """The panes that windows are made of, if they are: a host may aggregate by them before the shuffle.
 
@@ -286,6 +299,9 @@ class WindowAggregate:
 
     def bounds(self, bound: Time) -> Bounds:
         """What can still come out once the input is bound by `bound`."""
+        if self.buffering is not None and bound < TIME_MAX:
+            # Rows close windows, not bounds: until the end, any window may still come out.
+            return Bounds((TIME_MIN, TIME_MIN), (TIME_MIN, TIME_MIN))
         out = bound
         if bound not in (TIME_MIN, TIME_MAX):
             windows = self.window.on(self.unit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.core.durations import DurationLike
+from penstock.core.durations import Duration, DurationLike
 from penstock.core.errors import ConfigError
 
 
@@ -52,10 +52,11 @@ class AdaptWid:
 
 @dataclass(frozen=True, slots=True)
 class Buffering:
-    """The baseline: windows close when a row arrives `slack` past their end, whatever bounds say.
+    """The baseline: rows wait in a buffer, and a window closes when a row arrives `slack` past its end.
 
-    A row that comes after one of its windows has closed is lost to all of them ('consistent') or to the closed ones
-    only ('generous').
+    Bounds play no part, so results give none either. A row that comes after one of its windows has closed is lost to
+    all of them ('consistent') or to the closed ones only ('generous'). A slack of at least the disorder
+    loses nothing.
 
     >>> Buffering("5 s").late
     'consistent'
@@ -63,3 +64,9 @@ class Buffering:
 
     slack: DurationLike = 0
     late: Literal["consistent", "generous"] = "consistent"
+
+    def __post_init__(self) -> None:
+        if Duration.of(self.slack, "slack").amount < 0:
+            raise ConfigError(f"slack={self.slack!r} is negative. Write how far rows may be out of order, as in '5 s'.")
+        if self.late not in ("consistent", "generous"):
+            raise ConfigError(f"late={self.late!r} is not one of 'consistent', 'generous'.")

@@ -25,9 +25,11 @@ Role = Literal[
     "waiting",
     "volumes",
     "eager",
+    "buffered",
 ]
 """Partials of panes; what two stacks make of them; the window last closed; all before a landmark; partials of open
-windows, and of those that close now; rows of lazy groups; rows per group, groups that are eager."""
+windows, and of those that close now; rows of lazy groups; rows per group, groups that are eager; rows that buffering
+holds."""
 
 _NAMES: tuple[Role, ...] = get_args(Role)
 
