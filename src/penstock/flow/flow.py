@@ -28,12 +28,12 @@ from penstock.operators.aggregate.methods import Buffering
 class Query(Protocol):
     """A flow that has been started."""
 
-    def stop(self) -> None:
-        """Stop after the epoch that runs now; the flow can be started again from its checkpoint."""
+    def stop(self, timeout: float | None = None) -> bool:
+        """Stop once the running epoch has committed. False if it still runs after `timeout` seconds."""
         ...
 
     def await_end(self, timeout: float | None = None) -> bool:
-        """Wait until the query has stopped, at most `timeout` seconds; raise what it failed of. True if it has."""
+        """Wait until the query has stopped, at most `timeout` seconds, and re-raise its error. True if it has stopped."""
         ...
 
     def explain(self) -> str:

@@ -223,8 +223,9 @@ class LocalQuery:
         self._pilots = {node: pilot for node, pilot in pilots.items() if pilot is not None}
         self._ended = False
 
-    def stop(self) -> None:
-        """Nothing to stop: a local query runs only while it is called."""
+    def stop(self, timeout: float | None = None) -> bool:
+        """Do nothing: a local query runs only while `start` or `run` do, and has stopped when they return."""
+        return True
 
     def await_end(self, timeout: float | None = None) -> bool:
         """It has ended by the time it is there."""

@@ -6,6 +6,8 @@ import logging
 import os
 import re
 import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import fields
@@ -27,6 +29,7 @@ from penstock.flow.sinks import operators_needed
 from penstock.spark.branches import Schemas, select, where_pairs
 from penstock.spark.epoch import Engine
 from penstock.spark.session import file_system, settings
+from penstock.spark.stopping import GracefulStop, Interrupted, ends_with, signals_stop
 from penstock.spark.tables import FrameTable, read_table_on_spark
 from penstock.spark.types import arrow_columns
 from penstock.storage.files import folder_for, make_folder
@@ -46,6 +49,9 @@ _BATCH_SHARE = 16
 
 _DEFAULT_TRIGGER = "1 s"
 """How often an epoch begins where the user does not say; a heartbeat fills those without data."""
+
+_WAIT = 0.5
+"""Seconds to wait for the end of a query at a time."""
 
 _LOG_WRITER = "spark.sql.streaming.checkpointFileManagerClass"
 _BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -83,7 +89,9 @@ class SparkFlow(Flow):
     def run(self, *, end: bool = True) -> SparkQuery:
         """Run over everything that is there now. With `end`, then end the streams: all that was held back comes out.
 
-        An ended flow refuses to start again on its checkpoint; ``run(end=False)`` leaves it open.
+        An ended flow refuses to start again on its checkpoint; ``run(end=False)`` leaves it open. On SIGTERM or Ctrl-C
+        the running epoch commits, the streams stay open, and run() raises SystemExit or KeyboardInterrupt; a second
+        signal cancels the epoch.
         """
         query = self._query()
         query._run(end)
@@ -165,26 +173,58 @@ class SparkQuery:
         self._report = Report()
         self._query: StreamingQuery | None = None
         self._failure: BaseException | None = None
+        self._stop = GracefulStop()
+        self._thread: int | None = None
+        """The thread of the running epoch."""
 
     @property
     def streaming_query(self) -> StreamingQuery | None:
         """The Structured Streaming query underneath, for what Spark itself measures."""
         return self._query
 
-    def stop(self) -> None:
-        """Stop after the epoch that runs now; the flow can be started again from its checkpoint."""
-        if self._query is not None:
-            self._query.stop()
+    def stop(self, timeout: float | None = None) -> bool:
+        """Stop once the running epoch has committed; the flow can be started again from its checkpoint.
 
-    def await_end(self, timeout: float | None = None) -> bool:
-        """Wait until the query has stopped, at most `timeout` seconds; raise what it failed of. True if it has."""
+        True if the query has stopped. False if the epoch still runs after `timeout` seconds, or if it is the epoch that
+        calls: then it goes on, no other epoch starts, and the query stops when it has committed. An epoch too long to
+        wait for is best ended with its process: the next start repeats it.
+        """
         if self._query is None:
             return True
+        self._stop.ask(self._query)
+        return threading.get_ident() != self._thread and self._stop.wait(timeout)
+
+    def await_end(self, timeout: float | None = None) -> bool:
+        """Wait until the query has stopped, at most `timeout` seconds, and re-raise its error. True if it has stopped.
+
+        SIGTERM or Ctrl-C while waiting in the main thread stops the query as `stop` does, and await_end returns True. A
+        second one cancels the running epoch, which the next start repeats, and raises SystemExit or KeyboardInterrupt.
+        Signals that the program handles itself stay with it.
+        """
+        with signals_stop(self._ask_to_stop, self._cancel) as signals:
+            return self._wait(timeout, signals)
+
+    def _wait(self, timeout: float | None, signals: Sequence[int]) -> bool:
+        if self._query is None:
+            return True
+        end = None if timeout is None else time.monotonic() + timeout
         try:
-            done = self._query.awaitTermination(timeout) if timeout is not None else self._query.awaitTermination()
+            # In short waits, between which Python handles signals; a stop that one of them asked for is waited for.
+            while not self._query.awaitTermination(_WAIT if end is None else _up_to(_WAIT, end)):
+                if end is not None and time.monotonic() >= end and not signals:
+                    return False
         except Exception as failure:
             raise self._cause(failure) from failure
-        return done is not False
+        return True
+
+    def _ask_to_stop(self) -> None:
+        if self._query is not None:
+            self._stop.ask(self._query)
+
+    def _cancel(self) -> None:
+        """Stop without waiting for the running epoch, in a thread of its own: a signal handler must not wait."""
+        stop = self._flow.spark.sparkContext.cancelAllJobs if self._query is None else self._query.stop
+        threading.Thread(target=stop, name="penstock-cancel", daemon=True).start()
 
     def explain(self) -> str:
         """Print, and give back, the plan: what each operator does, by which method and why, and what was measured."""
@@ -207,14 +247,17 @@ class SparkQuery:
 
     def _run(self, end: bool) -> None:
         unfinished = self._engine._checkpoint.planned(self._engine.ledger.epoch + 1)
-        if unfinished is None or not unfinished.end:
-            self._start(availableNow=True)
-            self.await_end()
-        if end:
-            try:
-                self._one(None, self._engine.ledger.epoch + 1, end=True)
-            except Exception as failure:
-                raise self._cause(failure) from failure
+        with signals_stop(self._ask_to_stop, self._cancel) as signals:
+            if unfinished is None or not unfinished.end:
+                self._start(availableNow=True)
+                self._wait(None, signals)
+            if end and not self._stop.asked and not signals:
+                try:
+                    self._one(None, self._engine.ledger.epoch + 1, end=True)
+                except Exception as failure:
+                    raise self._cause(failure) from failure
+        if signals:
+            raise ends_with(signals[0])
 
     def _refuse_unfinished_end(self) -> None:
         planned = self._engine._checkpoint.planned(self._engine.ledger.epoch + 1)
@@ -222,11 +265,21 @@ class SparkQuery:
             raise FlowError("This flow was ending when it was interrupted. Call run() to let it end.")
 
     def _epoch(self, batch: DataFrame, epoch: int) -> None:
+        self._stop.gate(self._query)
+        self._thread = threading.get_ident()
         try:
             self._one(batch, epoch)
         except BaseException as failure:
+            if self._was_cancelled():
+                raise Interrupted from None
             self._failure = failure
             raise
+        finally:
+            self._thread = None
+
+    def _was_cancelled(self) -> bool:
+        """Whether somebody stopped the Structured Streaming query while its epoch ran."""
+        return self._query is not None and not self._query.isActive
 
     @property
     def _wanted(self) -> dict[str, str]:
@@ -254,6 +307,11 @@ class SparkQuery:
             if isinstance(kind, type) and issubclass(kind, PenstockError):
                 return kind(message.strip())
         return failure
+
+
+def _up_to(seconds: float, end: float) -> float:
+    """Seconds to wait until `end`, by the monotonic clock, but at most `seconds`; Spark waits for a millisecond or more."""
+    return max(0.001, min(seconds, end - time.monotonic()))
 
 
 def _logs_without_programs(session: SparkSession, checkpoint: str) -> dict[str, str]:
