@@ -33,7 +33,7 @@ class Query(Protocol):
         ...
 
     def await_end(self, timeout: float | None = None) -> bool:
-        """Wait until the query has stopped, at most `timeout` seconds, and re-raise its error. True if it has stopped."""
+        """Wait until the query has stopped, or `timeout` seconds, and re-raise its error. True if it has stopped."""
         ...
 
     def explain(self) -> str:

@@ -29,7 +29,7 @@ from penstock.flow.sinks import operators_needed
 from penstock.spark.branches import Schemas, select, where_pairs
 from penstock.spark.epoch import Engine
 from penstock.spark.session import file_system, settings
-from penstock.spark.stopping import GracefulStop, Interrupted, ends_with, signals_stop
+from penstock.spark.stopping import GracefulStop, InterruptedEpochError, ends_with, signals_stop
 from penstock.spark.tables import FrameTable, read_table_on_spark
 from penstock.spark.types import arrow_columns
 from penstock.storage.files import folder_for, make_folder
@@ -271,7 +271,7 @@ class SparkQuery:
             self._one(batch, epoch)
         except BaseException as failure:
             if self._was_cancelled():
-                raise Interrupted from None
+                raise InterruptedEpochError from None
             self._failure = failure
             raise
         finally:
@@ -310,7 +310,7 @@ class SparkQuery:
 
 
 def _up_to(seconds: float, end: float) -> float:
-    """Seconds to wait until `end`, by the monotonic clock, but at most `seconds`; Spark waits for a millisecond or more."""
+    """Seconds until `end` by the monotonic clock, at most `seconds` and at least Spark's shortest wait."""
     return max(0.001, min(seconds, end - time.monotonic()))
 
 

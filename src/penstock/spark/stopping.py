@@ -22,7 +22,7 @@ _POLL = 0.01
 """Seconds between two looks at the query while a stop waits for its epoch."""
 
 
-class Interrupted(Exception):
+class InterruptedEpochError(Exception):
     """Ends an epoch's callback in a way that Spark takes for an interruption by `stop`, not for a failure.
 
     Spark searches the text of the traceback by a regular expression that needs a stack frame per character: a long
@@ -73,7 +73,7 @@ class GracefulStop:
             self._held.set()
             while query.isActive:
                 time.sleep(_POLL)
-            raise Interrupted
+            raise InterruptedEpochError
 
     def _carry_out(self, query: StreamingQuery) -> None:
         """Stop the query while its thread is held at the gate or waits for the next trigger.
