@@ -125,4 +125,22 @@ class CheckpointError(PenstockError):
 
 
 class FlowError(PenstockError):
-    """A flow that is used in a way it cannot run."""
+    """A flow that is used in a way it cannot run, or an epoch that failed."""
+
+    @classmethod
+    def in_epoch(cls, epoch: int, what: str, cause: str, remedy: str = "") -> Self:
+        """An epoch that failed: where, and the cause in a line or two.
+
+        >>> print(SinkError.in_epoch(3, "foreach_epoch save", "ValueError: no such table"))
+        Epoch 3 failed in foreach_epoch save: ValueError: no such table.
+        """
+        said = f"Epoch {epoch} failed in {what}: {cause.rstrip().removesuffix('.')}."
+        return cls(f"{said} {remedy}" if remedy else said)
+
+
+class SinkError(FlowError):
+    """A sink that could not take an epoch's rows; the error it raised is chained."""
+
+
+class SourceError(FlowError):
+    """A source that could not be read; the error it raised is chained."""

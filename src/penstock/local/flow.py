@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileType
 
 from penstock.core.budget import Budget, BudgetPart, parse_bytes
-from penstock.core.errors import ConfigError, FlowError
+from penstock.core.errors import ConfigError, FlowError, SinkError, SourceError
 from penstock.core.kept import LEFT, hand_over, kept_by
 from penstock.core.master import TableSource
 from penstock.core.meter import Tally
@@ -28,6 +28,7 @@ from penstock.core.progress import Policy, Seen, Track, follow, wake
 from penstock.core.rows import TIME
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, as_times, show_time
 from penstock.flow.explain import explain
+from penstock.flow.failures import named
 from penstock.flow.flow import Flow, read_trigger
 from penstock.flow.graph import (
     MISSED,
@@ -142,7 +143,7 @@ class LocalFlow(Flow):
         query = LocalQuery(self, trigger)
         feeds = {node: iter(node.data.tables) for node in sources_of(*self._roots)}
         while feeds:
-            tables = {node: next(feed, None) for node, feed in feeds.items()}
+            tables = {node: query._next(node, feed) for node, feed in feeds.items()}
             feeds = {node: feed for node, feed in feeds.items() if tables[node] is not None}
             if feeds:
                 query.epoch({node: rows for node, rows in tables.items() if rows is not None})
@@ -249,11 +250,25 @@ class LocalQuery:
         begun = clock.perf_counter()
         epoch = _Epoch(self, tables, end)
         for sink in self._sinks:
-            self._deliver(sink, epoch.late(sink.node) if sink.emits == "late" else epoch.rows(sink.node))
+            self._deliver(sink, epoch.late(sink.node) if sink.emits == "late" else self._computed(epoch, sink))
         self._tracks = epoch.tracks
         self._states |= epoch.states
         self._ended = end
         self._report = self._report.after(epoch.report(self._report.totals.epochs, clock.perf_counter() - begun))
+
+    def _next(self, node: SourceNode, feed: Iterator[pa.Table]) -> pa.Table | None:
+        """A source's rows for the next epoch; None at its end."""
+        try:
+            return next(feed, None)
+        except Exception as failure:
+            raise SourceError.in_epoch(self._report.totals.epochs, f"source {node.name!r}", named(failure)) from failure
+
+    def _computed(self, epoch: _Epoch, sink: Sink) -> pa.Table:
+        try:
+            return epoch.rows(sink.node)
+        except OSError as failure:
+            number = self._report.totals.epochs
+            raise FlowError.in_epoch(number, f"the state that {sink} needs", named(failure)) from failure
 
     @property
     def _put_aside(self) -> int:
@@ -313,6 +328,14 @@ class LocalQuery:
         number = self._report.totals.epochs
         if TIME in rows.column_names:
             rows = rows.drop_columns([TIME])
+        try:
+            self._write(sink, rows, number)
+        except ConfigError:
+            raise
+        except Exception as failure:
+            raise SinkError.in_epoch(number, f"sink {sink}", named(failure)) from failure
+
+    def _write(self, sink: Sink, rows: pa.Table, number: int) -> None:
         if isinstance(sink, MemorySink):
             sink.epochs[number] = rows
         elif isinstance(sink, ForeachSink):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 import threading
 import time
@@ -17,7 +16,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from penstock.core import errors
 from penstock.core.budget import parse_bytes, show_bytes
 from penstock.core.errors import CheckpointError, ConfigError, FlowError, PenstockError
 from penstock.core.master import TableSource
@@ -28,6 +26,7 @@ from penstock.flow.report import Report
 from penstock.flow.sinks import operators_needed
 from penstock.spark.branches import Schemas, select, where_pairs
 from penstock.spark.epoch import Engine
+from penstock.spark.failures import in_epoch
 from penstock.spark.session import file_system, settings
 from penstock.spark.stopping import GracefulStop, InterruptedEpochError, ends_with, signals_stop
 from penstock.spark.tables import FrameTable, read_table_on_spark
@@ -172,7 +171,7 @@ class SparkQuery:
         self._engine = engine
         self._report = Report()
         self._query: StreamingQuery | None = None
-        self._failure: BaseException | None = None
+        self._failure: PenstockError | None = None
         self._stop = GracefulStop()
         self._thread: int | None = None
         """The thread of the running epoch."""
@@ -214,7 +213,7 @@ class SparkQuery:
                 if end is not None and time.monotonic() >= end and not signals:
                     return False
         except Exception as failure:
-            raise self._cause(failure) from failure
+            raise self._told(failure) from self._told(failure).__cause__
         return True
 
     def _ask_to_stop(self) -> None:
@@ -254,8 +253,10 @@ class SparkQuery:
             if end and not self._stop.asked and not signals:
                 try:
                     self._one(None, self._engine.ledger.epoch + 1, end=True)
+                except PenstockError:
+                    raise
                 except Exception as failure:
-                    raise self._cause(failure) from failure
+                    raise self._told(failure) from failure
         if signals:
             raise ends_with(signals[0])
 
@@ -269,11 +270,12 @@ class SparkQuery:
         self._thread = threading.get_ident()
         try:
             self._one(batch, epoch)
-        except BaseException as failure:
+        except Exception as failure:
             if self._was_cancelled():
                 raise InterruptedEpochError from None
-            self._failure = failure
-            raise
+            self._failure = failure if isinstance(failure, PenstockError) else self._told(failure)
+            # Spark repeats in its log, and in errors of its own, the whole traceback that it gets.
+            raise FlowError(str(self._failure)) from None
         finally:
             self._thread = None
 
@@ -297,16 +299,12 @@ class SparkQuery:
             self._report = self._report.after(report)
             log.info("%s", report)
 
-    def _cause(self, failure: BaseException) -> BaseException:
-        """What the query failed of, as penstock said it: Spark wraps it in a report of its own."""
-        if isinstance(self._failure, PenstockError):
-            return self._failure
-        said = re.findall(r"penstock\.core\.errors\.(\w+): (.+)", f"{self._failure}\n{failure}")
-        for family, message in said:
-            kind = getattr(errors, family, None)
-            if isinstance(kind, type) and issubclass(kind, PenstockError):
-                return kind(message.strip())
-        return failure
+    def _told(self, failure: BaseException) -> PenstockError:
+        """What the query failed of: the error of its epoch, if one failed, which Spark wraps in its own."""
+        if self._failure is None:
+            self._failure = in_epoch(failure, self._engine.ledger.epoch + 1, self._engine.sources)
+            self._failure.__cause__ = failure
+        return self._failure
 
 
 def _up_to(seconds: float, end: float) -> float:

@@ -7,13 +7,25 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
+from penstock.core.errors import PenstockError
+from penstock.flow.graph import sources_of
 from penstock.flow.sinks import ConsoleSink, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
+from penstock.spark.failures import in_function, in_sink
 from penstock.spark.session import file_system
 from penstock.spark.types import arrow_columns
 
 
 def deliver(sink: Sink, rows: DataFrame, epoch: int) -> None:
     """Hand an epoch's rows to a sink. A rerun of the epoch comes here again with the same rows."""
+    try:
+        _write(sink, rows, epoch)
+    except PenstockError:
+        raise
+    except Exception as failure:
+        raise in_sink(failure, epoch, sink, sources_of(sink.node)) from failure
+
+
+def _write(sink: Sink, rows: DataFrame, epoch: int) -> None:
     if isinstance(sink, ParquetSink):
         _parquet(sink, rows, epoch)
     elif isinstance(sink, FormatSink):
@@ -23,9 +35,16 @@ def deliver(sink: Sink, rows: DataFrame, epoch: int) -> None:
     elif isinstance(sink, ConsoleSink):
         _console(sink, rows, epoch)
     elif isinstance(sink, ForeachSink):
-        _whole(rows, lambda: sink.function(rows, epoch))
+        _whole(rows, lambda: _call(sink, rows, epoch))
     else:
         raise TypeError(sink)
+
+
+def _call(sink: ForeachSink, rows: DataFrame, epoch: int) -> None:
+    try:
+        sink.function(rows, epoch)
+    except Exception as failure:
+        raise in_function(failure, epoch, sink) from failure
 
 
 def _parquet(sink: ParquetSink, rows: DataFrame, epoch: int) -> None:
