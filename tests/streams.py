@@ -20,7 +20,7 @@ from penstock.core.meter import Meter
 from penstock.core.operator import Logic, Out, State
 from penstock.core.pages import PageStore, clip_page
 from penstock.core.rows import TIME, RowType
-from penstock.core.time import as_times
+from penstock.core.time import TIME_MAX, TIME_MIN, as_times
 from penstock.core.within import Band, Tumbling, band, tumbling, windows
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import hash_range, shard_of
@@ -55,10 +55,15 @@ class Advance:
 
 @dataclass(frozen=True)
 class EpochEnd:
-    """State is saved, compacted, and taken up again on `shards` shards, by another `method` if one is given."""
+    """State is saved, compacted, and taken up again on `shards` shards, by another `method` if one is given.
+
+    With `lag`, the host tells the next epoch only the bounds that the last one began with: Spark's driver learns what an
+    epoch showed when it is over, while each shard goes on with the bounds that its own rows imply.
+    """
 
     shards: int
     method: Method | None = None
+    lag: bool = False
 
 
 @dataclass(frozen=True)
@@ -170,7 +175,8 @@ class Run:
 
     def __post_init__(self) -> None:
         self.budgets: list[Budget] = []
-        self.bounds = [-(2**63), -(2**63)]
+        self.bounds = [TIME_MIN, TIME_MIN]
+        self.told = [TIME_MIN, TIME_MIN]
         self.logics: list[Logic] = [self._logic(State()) for _ in range(self.shards)]
 
     def _logic(self, state: State) -> Logic:
@@ -208,9 +214,9 @@ class Run:
         else:
             if event.method is not None:
                 self.config = replace(self.config, method=event.method)
-            self.restart(event.shards)
+            self.restart(event.shards, event.lag)
 
-    def restart(self, shards: int) -> None:
+    def restart(self, shards: int, lag: bool = False) -> None:
         """Save, compact, seal the epoch, and go on with another number of shards."""
         states = [self._saved(logic) for logic in self.logics]
         assert self.budget.held == 0, "state() leaves memory charged"
@@ -219,9 +225,11 @@ class Run:
             states = [self._clipped(states, number, shards) for number in range(shards)]
         self.shards = shards
         self.logics = [self._logic(state) for state in states]
-        for logic in self.logics:
-            for port in (LEFT, RIGHT):
-                self.take(logic.advance(port, self.bounds[port]))
+        before = self.told if lag else self.bounds
+        self.told = list(self.bounds)
+        for port in (LEFT, RIGHT):
+            for logic in self.logics:
+                self.take(logic.advance(port, before[port]))
 
     def _saved(self, logic: Logic) -> State:
         """What a ledger keeps of a shard."""
@@ -235,9 +243,10 @@ class Run:
         return State(tuple(page for page in pages if page is not None))
 
     def end(self) -> None:
-        """End both streams."""
-        for logic in self.logics:
-            self.take(logic.end())
+        """End both streams as hosts do: each port's bound is the end of time, then there is time for deferred work."""
+        for port in (LEFT, RIGHT):
+            self.on(Advance(port, TIME_MAX))
+        self.on(Idle())
 
     @property
     def results(self) -> Counter[tuple]:
@@ -392,7 +401,46 @@ def cases(
             bounds[port] = max(bounds[port], draw(st.integers(-15, 12)) + step * drift)
             events.append(Advance(port, bounds[port]))
         else:
-            events.append(EpochEnd(draw(st.integers(1, 3))))
+            events.append(EpochEnd(draw(st.integers(1, 3)), lag=draw(st.booleans())))
+    return Case(
+        within=draw(within),
+        how=draw(st.sampled_from(list(hows))),
+        events=events,
+        memory=draw(st.sampled_from([3_000, 20_000, 1 << 20])),
+        shards=draw(st.integers(1, 3)),
+        method=method,
+    )
+
+
+@st.composite
+def host_cases(
+    draw: st.DrawFn,
+    hows: Sequence[How] = HOWS,
+    within: st.SearchStrategy = withins,
+    methods: st.SearchStrategy = only_oa,
+) -> Case:
+    """Epochs as hosts run them: rows of both ports, both bounds, quiet time, and the state is saved and taken up again.
+
+    One stream may run far ahead of the other: its bound passes rows that the other has yet to bring.
+    """
+    method = draw(methods)
+    start, drift, delay = (draw(st.tuples(st.integers(0, most), st.integers(0, most))) for most in (30, 12, 30))
+    bounds, tops = [-100, -100], [-100, -100]
+    events: list[Event] = []
+    count = itertools.count()
+    for epoch in range(draw(st.integers(1, 5))):
+        arrivals = []
+        for port in (LEFT, RIGHT):
+            since = max(bounds[port], start[port] + epoch * drift[port] - delay[port])
+            drawn = draw(st.lists(st.tuples(keys, st.integers(0, 12 + delay[port])), max_size=8))
+            rows = sorted(({"k": k, "t": since + t, "id": next(count)} for k, t in drawn), key=lambda row: row["t"])
+            half = draw(st.integers(0, len(rows)))
+            arrivals += [Arrive(port, part) for part in (rows[:half], rows[half:]) if part]
+            tops[port] = max([tops[port], *(row["t"] for row in rows)])
+            bounds[port] = max(bounds[port], tops[port] - delay[port])
+        events += draw(st.permutations(arrivals))
+        events += [Advance(LEFT, bounds[LEFT]), Advance(RIGHT, bounds[RIGHT]), Idle(work=not arrivals)]
+        events.append(EpochEnd(draw(st.integers(1, 3)), lag=draw(st.booleans())))
     return Case(
         within=draw(within),
         how=draw(st.sampled_from(list(hows))),
@@ -456,7 +504,7 @@ def trace(seed: int, method: str) -> Case:
     Rates change from phase to phase, and are nothing in some; ports run ahead of each other, rows are in disorder, ties
     are common, keys are hot or not; bounds, quiet times, epochs with other numbers of shards come in between.
     """
-    rng = np.random.default_rng(seed)
+    rng, lags = np.random.default_rng(seed), np.random.default_rng([seed, 1])
     disorder, keys = int(rng.choice([0, 3, 10])), int(rng.choice([2, 15, 150]))
     clock, ids = [0, 0], itertools.count()
     events: list[Event] = []
@@ -473,7 +521,7 @@ def trace(seed: int, method: str) -> Case:
             elif what < 0.75:
                 events.append(Idle(bool(rng.integers(2))))
             elif what < 0.85:
-                events.append(EpochEnd(int(rng.integers(1, 4))))
+                events.append(EpochEnd(int(rng.integers(1, 4)), lag=bool(lags.integers(2))))
     return Case(
         within=windows(int(rng.integers(1, 60)), int(rng.integers(1, 60))),
         how=HOWS[rng.integers(6)] if rng.random() < 0.6 else "inner",

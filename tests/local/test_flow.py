@@ -7,6 +7,8 @@ from collections import Counter
 from decimal import Decimal
 from itertools import pairwise
 
+import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -467,6 +469,46 @@ def test_state_that_outgrows_the_memory_goes_to_files_and_results_stay_exact(mem
     report = flow.run().progress()
     assert out.table().num_rows == 2 * (12 * size) ** 2
     assert max(epoch.operators["join0"].peak_memory for epoch in report.epochs) <= memory
+
+
+def crowded(count: int, seed: int, epochs: int = 8, keys: int = 4) -> list[pa.Table]:
+    """Epochs of rows of few keys, at random times, so that one key's rows alone are too many to be rewritten at once."""
+    rng = np.random.default_rng(seed)
+    return [
+        pa.table({"k": rng.integers(keys, size=count), "t": rng.integers(10 * count, size=count), "id": numbers})
+        for numbers in np.arange(epochs * count).reshape(epochs, count)
+    ]
+
+
+@pytest.mark.parametrize("how", ["left", "right", "semi"])
+def test_a_page_too_large_to_rewrite_is_cut_and_its_parts_keep_the_file_they_share(how):
+    """With 1 MB and 4,000 rows of 4 keys an epoch, a part that was marked anew used to delete the other's marks."""
+    left, right = crowded(4_000, seed=0), crowded(4_000, seed=1)
+    flow, a, b = flow_of(left, right, memory="1 MB")
+    out = a.join(b, on="k", within=pk.band(before=5, after=5), how=how, method="oa").to_memory()
+    flow.run()
+    columns = "l.id" if how == "semi" else "l.id, r.id"
+    l, r = pa.concat_tables(left), pa.concat_tables(right)  # noqa: F841, E741
+    expected = duckdb.sql(f"SELECT {columns} FROM l {how} JOIN r ON l.k = r.k AND abs(l.t - r.t) <= 5").fetchall()
+    assert ids(out.table(), *(["id"] if how == "semi" else ["id", "id_right"])) == Counter(expected)
+
+
+@given(
+    st.integers(0, 10_000),
+    st.integers(1, 3),
+    st.sampled_from(["inner", "left", "right", "full", "semi", "anti"]),
+    st.sampled_from(["oa", "ewj", "ah_ewj", "rpwj"]),
+    st.sampled_from([6_000, 12_000, 40_000]),
+)
+@examples(0.06)
+def test_hot_keys_in_little_memory_equal_the_definition(seed, keys, how, method, memory):
+    left, right = crowded(30, seed, 7, keys), crowded(30, seed + 1, 7, keys)
+    flow, a, b = flow_of(left, right, progress=pk.bounded_delay(300), memory=memory)
+    out = a.join(b, on="k", within=pk.band(before=5, after=5), how=how, method=method).to_memory()
+    flow.run()
+    got = ids(out.table(), "id") if how in ("semi", "anti") else ids(out.table(), "id", "id_right")
+    expected = oracle.window_join(listed(left), listed(right), oracle.band(-5, 5), how)
+    assert got == Counter({pair[: len(next(iter(got), pair))]: count for pair, count in expected.items()})
 
 
 def test_memory_too_small_for_one_page_is_refused_where_it_is_written():

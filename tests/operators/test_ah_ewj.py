@@ -70,6 +70,7 @@ def test_with_default_parameters_the_budget_is_never_exceeded():
     same_key = [(a, b) for key in range(997) for a in range(key, 2_500, 997) for b in range(key, 2_500, 997)]
     assert join.results == Counter((a, b) for a, b in same_key if abs(a - b) <= 1_500)
     assert join.budget.peak <= 100_000
+    assert join.held == 0
     assert join.budget.held == 0
 
 

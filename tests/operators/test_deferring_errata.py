@@ -347,7 +347,7 @@ MUTANTS = {
     ),
     "erratum 6: the other's unfilled block is joined (AH-EWJ)": Mutant(
         waiting_rows_are_met,
-        case(ah_ewj(2, page=2), left(t=0, k=1), right(t=0, k=1)),
+        case(ah_ewj(2, page=2), left(t=0, k=1), right(t=0, k=1), Idle()),
         "doubled",
     ),
     "erratum 6, 000-27: the other's unfilled block is not joined on expiry (AH-EWJ)": Mutant(
@@ -428,7 +428,7 @@ MUTANTS = {
     ),
     "stays forgotten too early (EWJ)": Mutant(
         both_ports_forget_their_stays,
-        case(ewj(5, recent=0.4, frequent=0.3, page=3), left(t=0, k=1), right(t=2, k=1), left(t=5, k=1)),
+        case(ewj(5, recent=0.4, frequent=0.3, page=3), left(t=0, k=1), right(t=2, k=1), left(t=5, k=1), Idle()),
         "doubled",
     ),
     "stays forgotten after a task (RPWJ)": Mutant(

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.budget import Budget
-from penstock.core.pages import Page, clip_page, read_page
+from penstock.core.pages import Page, clip_page, names_of, read_page
 from penstock.core.time import TIME_MIN
 from penstock.storage.compaction import FAN, compact
 from tests.storage.test_pages import CountingPages, listed, page_of
@@ -180,3 +180,19 @@ def test_one_hash_that_is_too_much_to_rewrite_stays_where_it_is():
     assert sorted(page.name for page in hot) == sorted(page.name for page in pages)
     assert live(store, after) == live(store, pages)
     assert set(compact(after, store, budget)) == set(after), "and merging again does not cut it any finer"
+
+
+@given(st.lists(described, max_size=14), st.lists(st.integers(0, 6), max_size=3), st.sampled_from([0, 500, AMPLE]))
+@examples(0.1)
+def test_parts_of_a_page_keep_what_they_share_until_the_last_is_rewritten(specs, cuts, memory):
+    """The parts may land in different groups, as ours do that expire at different times: floors differ."""
+    store = CountingPages()
+    ends = list(itertools.pairwise([-1, *sorted(set(cuts) - {6}), 6]))
+    whole = made(store, specs)
+    parts = [clip_page(store, page, a + 1, b) for page in whole for a, b in ends]
+    pages = [replace(page, floor=page.floor + 3 * (n % 2)) for n, page in enumerate(parts) if page is not None]
+    before = live(store, pages)
+    after = compact(pages, store, Budget(memory))
+    assert live(store, after) == before
+    assert set(store._pages) == names_of(after)
+    assert live(store, compact(after, store, Budget(memory))) == before

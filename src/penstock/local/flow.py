@@ -61,6 +61,7 @@ from penstock.operators.lookup import LookupJoin
 from penstock.storage.compaction import compact
 from penstock.storage.files import FilePages, find_folder, folder_for, make_folder
 from penstock.storage.memory import MemoryPages
+from penstock.storage.sharing import SharedPages
 from penstock.storage.tables.reading import kind_of, read_table, settled
 
 _SMALLEST_SHARE = 1_000
@@ -510,18 +511,26 @@ class _Epoch:
             payer = query._places[node][0].budget
             hand_over(payer, payer.limit // LEFT)
         parts = zip(query._places[node], query._states[node], strict=True)
-        return [config.logic(node.types, place.store, place.budget, state, meter) for place, state in parts]
+        return [
+            config.logic(node.types, SharedPages(place.store, state.pages), place.budget, state, meter)
+            for place, state in parts
+        ]
 
     def _save(self, node: OperatorNode, shards: list[Logic]) -> None:
         """Keep what the shards have become; joins leave many small pages, aggregations merge their own."""
+        before, places = self._query._states[node], self._query._places[node]
         states = [logic.state() for logic in shards]
         if compacts(node.config):
-            parts = zip(states, self._query._places[node], strict=True)
-            states = [replace(s, pages=compact(s.pages, place.store, place.budget)) for s, place in parts]
-        if isinstance(node, LookupNode):
-            before = self._query._states[node]
-            for place, old, new in zip(self._query._places[node], before, states, strict=True):
-                place.settle(names_of(old.pages) - names_of(new.pages))
+            stores = [SharedPages(place.store, old.pages) for place, old in zip(places, before, strict=True)]
+            parts = zip(states, stores, places, strict=True)
+            states = [replace(s, pages=compact(s.pages, store, place.budget)) for s, store, place in parts]
+        for place, old, new in zip(places, before, states, strict=True):
+            gone = names_of(old.pages) - names_of(new.pages)
+            if isinstance(node, LookupNode):
+                place.settle(gone)
+            else:
+                for name in gone:
+                    place.store.drop(name)
         self.states[node] = states
 
 

@@ -10,6 +10,7 @@ page that does not change.
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -58,13 +59,21 @@ def compact(pages: Iterable[Page], store: PageStore, budget: Budget) -> tuple[Pa
     """The same rows (but for those below their floor) in fewer runs, made within three quarters of the budget's room.
 
     Pages that owe joins, or are owed some, are blocks of a method that fills them by itself: they stay as they are.
+    A stored batch, or its marks, is dropped once no page uses it: parts of one page may share both.
     """
     pages = list(pages)
+    uses = Counter(name for page in pages for name in names_of([page]))
     compacted = [page for page in pages if page.debts is not None]
     for runs in _by_port(page for page in pages if page.debts is None):
         for group in _groups(runs):
             ours = [page for run in group for page in run.pages]
-            compacted += _merge(ours, store, budget) if _worth_it(group, runs) else ours
+            merged = _merge(ours, store, budget) if _worth_it(group, runs) else ours
+            compacted += merged
+            uses.subtract(name for page in ours for name in names_of([page]))
+            uses.update(name for page in merged for name in names_of([page]))
+            for name in names_of(ours):
+                if not uses[name]:
+                    store.drop(name)
     return tuple(compacted)
 
 
@@ -112,15 +121,13 @@ def _half_dead(run: _Run) -> bool:
 
 
 def _merge(pages: list[Page], store: PageStore, budget: Budget) -> list[Page]:
-    """One run of `pages`, a range of hashes at a time; what was merged is dropped."""
+    """One run of `pages`, a range of hashes at a time."""
     if sum(page.nbytes for page in pages) > _LARGEST_RUN * budget.room:
         return pages
     run = uuid.uuid4().hex[:12]
     merged = [replace(page, run=run) for page in _merge_range(pages, _HASHES, store, budget)]
     if {replace(page, run=None) for page in merged} == {replace(page, run=None) for page in pages}:
         return pages
-    for name in names_of(pages) - names_of(merged):
-        store.drop(name)
     return merged
 
 
