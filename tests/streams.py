@@ -57,8 +57,8 @@ class Advance:
 class EpochEnd:
     """State is saved, compacted, and taken up again on `shards` shards, by another `method` if one is given.
 
-    With `lag`, the host tells the next epoch only the bounds that the last one began with: Spark's driver learns what an
-    epoch showed when it is over, while each shard goes on with the bounds that its own rows imply.
+    With `lag`, the host tells the next epoch only the bounds that the last one began with: Spark's driver learns what
+    an epoch showed when it is over, while each shard goes on with the bounds that its own rows imply.
     """
 
     shards: int

@@ -472,7 +472,7 @@ def test_state_that_outgrows_the_memory_goes_to_files_and_results_stay_exact(mem
 
 
 def crowded(count: int, seed: int, epochs: int = 8, keys: int = 4) -> list[pa.Table]:
-    """Epochs of rows of few keys, at random times, so that one key's rows alone are too many to be rewritten at once."""
+    """Epochs of rows of few keys, at random times, so that one key alone has too many to rewrite."""
     rng = np.random.default_rng(seed)
     return [
         pa.table({"k": rng.integers(keys, size=count), "t": rng.integers(10 * count, size=count), "id": numbers})
@@ -500,7 +500,7 @@ def test_a_page_too_large_to_rewrite_is_cut_and_its_parts_keep_the_file_they_sha
     st.sampled_from(["oa", "ewj", "ah_ewj", "rpwj"]),
     st.sampled_from([6_000, 12_000, 40_000]),
 )
-@examples(0.06)
+@examples(0.05)
 def test_hot_keys_in_little_memory_equal_the_definition(seed, keys, how, method, memory):
     left, right = crowded(30, seed, 7, keys), crowded(30, seed + 1, 7, keys)
     flow, a, b = flow_of(left, right, progress=pk.bounded_delay(300), memory=memory)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from penstock.core.rows import hashes_of, times_of
-from penstock.core.time import TIME_MAX
+from penstock.core.time import TIME_MAX, TIME_MIN
 from penstock.core.within import Band, band
 from penstock.kernels.sort import page_order
 from penstock.operators.window_join import AhEwj, AHEWJoin, Ewj, Rpwj, RPWJoin
@@ -255,6 +255,17 @@ def rows_that_are_over_join_the_open_block(patch):
     patch.setattr(DeferringJoin, "_bear", lambda self, port, slab: self._bear_into(port, slab, self._open[port]))
 
 
+def floors_are_not_heeded(patch):
+    """A host that remembers less than the shard went by: what its blocks' floors say is over is taken for alive."""
+    real = DeferringJoin._take_up
+
+    def take_up(self, state):
+        real(self, state)
+        self._dead = [TIME_MIN, TIME_MIN]
+
+    patch.setattr(DeferringJoin, "_take_up", take_up)
+
+
 def strangers_are_not_settled(patch):
     """Fresh blocks that find no room in memory after a change of shards are called settled and owe nothing."""
 
@@ -451,6 +462,26 @@ MUTANTS = {
         case(ewj(20, page=4), lefts(0, 9), advance(right=8), left(t=1, k=1), how="left"),
         "lost",
     ),
+    **{
+        f"a row below the floor of an open block after a host forgot a bound ({name})": Mutant(
+            floors_are_not_heeded,
+            case(
+                method,
+                lefts(-60, -51),
+                right(t=-53, k=1),
+                Idle(work=False),
+                advance(left=-81),
+                advance(right=-53),
+                Idle(work=False),
+                EpochEnd(1, lag=True),
+                lefts(-63, -62),
+                within=band(0, 0),
+                how="left",
+            ),
+            "lost",
+        )
+        for name, method in {"EWJ": ewj(20, page=4), "RPWJ": rpwj(20, page=4), "AH-EWJ": ah_ewj(20, page=4)}.items()
+    },
     "strangers not settled after a change of shards (EWJ)": Mutant(
         strangers_are_not_settled,
         case(

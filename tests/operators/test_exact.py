@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.core.meter import Tally
 from penstock.core.rows import RowType
@@ -36,7 +37,9 @@ from tests.streams import (
     cases,
     ewjs,
     examples,
+    host_cases,
     near,
+    right,
     rpwjs,
     run,
     table,
@@ -80,6 +83,41 @@ def test_every_method_equals_its_definition(method):
 
     @given(cases(methods=STRATEGIES[method]))
     @examples(0.32)
+    def on(case):
+        check(case)
+
+    on()
+
+
+LATE_PARTNERS = [
+    Arrive(LEFT, [{"k": 1, "t": -60, "id": 1}, {"k": 1, "t": -51, "id": 2}]),
+    right(t=-53, k=1),
+    Advance(LEFT, -81),
+    Advance(RIGHT, -53),
+    Idle(work=False),
+    EpochEnd(1, lag=True),
+    Arrive(LEFT, [{"k": 1, "t": -63, "id": 3}]),
+    Advance(LEFT, -81),
+    Advance(RIGHT, -53),
+    Idle(work=False),
+    EpochEnd(1),
+]
+"""The left row 3 comes when the right bound has passed it and its own stream has let rows go."""
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("method", ["oa", *STRATEGIES])
+def test_a_row_that_comes_when_the_other_stream_has_passed_it_is_not_lost(method, how):
+    check(Case(band(0, 0), how, LATE_PARTNERS, method=method))
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("method", ["oa", *STRATEGIES])
+def test_every_method_run_as_hosts_run_it_equals_its_definition(method, how):
+    """Streams far apart, a host that remembers bounds late, any cut into epochs and shards, ended by bounds."""
+
+    @given(host_cases(hows=[how], methods=STRATEGIES.get(method, st.just("oa"))))
+    @examples(0.08)
     def on(case):
         check(case)
 

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 import penstock as pk
+from penstock.core.durations import Duration
+from penstock.core.within import Band
 from penstock.operators.window_join import Deferring, MethodName
 from tests.oracle import window_join as oracle
 from tests.spark.conftest import Feed
@@ -34,6 +36,100 @@ class StreamCase:
     cut: int
     shards: tuple[int, int]
     methods: tuple[MethodName | Deferring, MethodName | Deferring]
+
+
+def rows(*pairs: tuple[int | None, int], first: int) -> list[dict[str, Any]]:
+    """Rows (key, time); ids count from `first`."""
+    return [{"k": k, "t": t, "id": first + n} for n, (k, t) in enumerate(pairs)]
+
+
+PASSED_BY = StreamCase(
+    within=Band(Duration(-1), Duration(16), "()"),
+    how="full",
+    epochs=[
+        (
+            rows((1, 13), (2, 12), first=0),
+            rows(
+                (120, -7),
+                (547, 0),
+                (44, 3),
+                (None, 3),
+                (2, -1),
+                (491, -2),
+                (1, 3),
+                (1, 6),
+                (1, 2),
+                (537, 1),
+                (0, 11),
+                (660, -8),
+                first=2,
+            ),
+        ),
+        (
+            rows((182, -6), (1, -7), (364, 3), (311, 6), (3, -2), first=14),
+            rows(
+                (None, 2),
+                (1, 8),
+                (2, 15),
+                (142, 14),
+                (182, -6),
+                (3, 12),
+                (1, 4),
+                (5, 11),
+                (1, 0),
+                (1, 2),
+                (1, 8),
+                first=19,
+            ),
+        ),
+        (
+            rows((5, 5), first=30),
+            rows(
+                (1, 17),
+                (2, 4),
+                (22, 7),
+                (1, 5),
+                (283, 13),
+                (3, 14),
+                (385, 18),
+                (17, 2),
+                (1, 8),
+                (1, 19),
+                (999, 7),
+                (612, 0),
+                first=31,
+            ),
+        ),
+        (
+            rows(
+                (2, 5),
+                (2, 11),
+                (None, -1),
+                (1, 6),
+                (4, 2),
+                (2, 21),
+                (625, 15),
+                (1, 0),
+                (5, 1),
+                (0, 17),
+                (None, 17),
+                (1, 10),
+                first=43,
+            ),
+            rows((244, 20), (None, 17), (870, 10), (5, 13), (2, 11), (5, 20), (4, 10), first=55),
+        ),
+    ],
+    delay=10,
+    cut=2,
+    shards=(3, 3),
+    methods=(
+        "rpwj",
+        pk.Ewj(
+            memory=4, page=2, row=1, chunk=7, recent=1.0, frequent=0.0, invalidation=0.0, probe=0.5, gain=0, refresh=1
+        ),
+    ),
+)
+"""Right rows 25 and 28 come when the left bound has passed them and right rows have left their window."""
 
 
 METHODS = st.one_of(st.sampled_from(["auto", "oa", "ewj", "ah_ewj", "rpwj"]), ewjs(), ah_ewjs(), rpwjs())
@@ -87,8 +183,11 @@ def start(spark, feeds, case, folder, shards, method):
     return flow, joined.to_memory(), joined.late.to_memory()
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
+)
 @given(case=stream_cases())
+@example(case=PASSED_BY)
 def test_a_stream_join_equals_its_definition_across_a_restart_on_other_shards_by_another_method(
     spark, case: StreamCase
 ):
@@ -107,3 +206,18 @@ def test_a_stream_join_equals_its_definition_across_a_restart_on_other_shards_by
         (left, left_late), (right, right_late) = in_time(case, 0), in_time(case, 1)
         assert pairs_of(results) == oracle.window_join(left, right, near(case.within), case.how)
         assert Counter(late) == Counter(left_late | right_late)
+
+
+@pytest.mark.parametrize("method", ["ewj", "rpwj"])
+def test_a_row_that_comes_when_the_other_stream_has_passed_it_is_not_lost(spark, tmp_path, method):
+    """The left row 3 comes when the right bound is at -53 and the left stream has let row 1 go."""
+    left, right = (Feed(tmp_path / name, COLUMNS) for name in ("left", "right"))
+    for feed, epochs in ((left, [((1, -60), (1, -51)), ((1, -63),)]), (right, [((1, -53),), ()])):
+        for number, pairs in enumerate(epochs):
+            feed.add(table(rows(*pairs, first=1 + 2 * number)))
+    flow = pk.Flow(spark, checkpoint=f"{tmp_path}/checkpoint", memory="64 MB", shards=1)
+    late = flow.source(left.stream(spark), time="t", progress=pk.bounded_delay(30), name="left")
+    early = flow.source(right.stream(spark), time="t", progress=pk.ordered(), name="right")
+    out = late.join(early, on="k", within=pk.band(before=0, after=0), how="left", method=method).to_memory()
+    flow.run()
+    assert sorted(out.table().column("id").to_pylist()) == [1, 2, 3]

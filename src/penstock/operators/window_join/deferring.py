@@ -508,7 +508,7 @@ class DeferringJoin(abc.ABC):
                 self._wait(page.port, self.windows[page.port].read_waiting(page))
                 continue
             window = self.windows[page.port]
-            # A host may remember less than the bounds this shard went by: rows below a floor are over, whatever it says.
+            # A host may remember bounds below those this shard went by; rows below a floor are over all the same.
             self._dead[page.port] = max(self._dead[page.port], page.floor)
             block = window.take_up(page, room[page.port], self._tick)
             if window.resident[block.number]:
