@@ -315,7 +315,8 @@ class TestDemo:
         monkeypatch.setitem(sys.modules, "duckdb", None)
         assert cli.main(["demo"]) == 2
         assert capsys.readouterr().err == (
-            "penstock: The demo checks its output with DuckDB: pip install 'duckdb>=1.2'.\n"
+            "penstock: The demo checks its output with DuckDB, which is not installed. It comes with the extra 'cli': "
+            "pip install 'penstock[cli]', or pip install '.[cli]' in a checkout.\n"
         )
 
     @pytest.mark.parametrize("seconds", ["0", "-3", "soon", "1e9", "nan"])

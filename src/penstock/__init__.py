@@ -132,6 +132,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """The public names, those that need Spark among them, and nothing else."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """What needs Spark is loaded when first asked for, so that local flows need no Spark."""
     if name == "Flow":

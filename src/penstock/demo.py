@@ -113,8 +113,8 @@ class _Demo:
         with _spark(self.folder / "spark.log") as spark:
             flow = self._flow(spark)
             query = self._live(flow)
-            print("\nquery.explain():\n")
-            query.explain()
+            print("\nprint(query.explain()):\n")
+            print(query.explain())
             print(
                 "\nThe streams are over. flow.run() ends them, so that orders without a payment come out …", flush=True
             )
@@ -366,4 +366,7 @@ def _need_duckdb() -> None:
     try:
         import duckdb  # noqa: F401
     except ImportError as missing:
-        raise FlowError("The demo checks its output with DuckDB: pip install 'duckdb>=1.2'.") from missing
+        raise FlowError(
+            "The demo checks its output with DuckDB, which is not installed. "
+            "It comes with the extra 'cli': pip install 'penstock[cli]', or pip install '.[cli]' in a checkout."
+        ) from missing

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from penstock.core.budget import show_bytes
+from penstock.flow.display import Explanation
 from penstock.flow.graph import (
     AggregateNode,
     JoinNode,
@@ -40,7 +41,7 @@ Pilots = Mapping[str, AnyPilot]
 """Who chooses for the operators whose method was left open, by their names."""
 
 
-def explain(sinks: Sequence[Sink], report: Report, pilots: Pilots, memory: int, slots: int, host: str) -> str:
+def explain(sinks: Sequence[Sink], report: Report, pilots: Pilots, memory: int, slots: int, host: str) -> Explanation:
     """The plan of a flow as text, sinks first, each indented under what it feeds."""
     share = memory // slots
     lines = [f"{host}: {show_bytes(memory)} for all operators, {slots} tasks at a time, {show_bytes(share)} each"]
@@ -52,7 +53,7 @@ def explain(sinks: Sequence[Sink], report: Report, pilots: Pilots, memory: int, 
             lines.append(f"{sink}: {sink.delivery}")
             lines += _tree(sink.node, report, pilots, indent=1)
     lines += describe_sources(*(sink.node for sink in sinks))
-    return "\n".join(lines)
+    return Explanation("\n".join(lines))
 
 
 def _tree(node: Node, report: Report, pilots: Pilots, indent: int) -> list[str]:

@@ -8,13 +8,14 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from penstock.core.budget import parse_bytes
+from penstock.core.budget import parse_bytes, show_bytes
 from penstock.core.durations import Duration
-from penstock.core.errors import ConfigError, FlowError
+from penstock.core.errors import ConfigError, FlowError, PenstockError
 from penstock.core.master import TableSource
 from penstock.core.progress import NoPromise, Policy, Punctuated
 from penstock.core.rows import RESERVED
 from penstock.core.time import time_unit
+from penstock.flow.display import Explanation, Status, preformatted
 from penstock.flow.graph import Freshness, JoinNode, Node, SourceNode, sources_of
 from penstock.flow.report import Report
 from penstock.flow.sinks import ParquetSink, Sink
@@ -36,12 +37,22 @@ class Query(Protocol):
         """Wait until the query has stopped, or `timeout` seconds, and re-raise its error. True if it has stopped."""
         ...
 
-    def explain(self) -> str:
-        """Print, and give back, the plan: what each operator does, by which method and why, and what was measured."""
+    def explain(self) -> Explanation:
+        """The plan as text: what each operator does, by which method and why, and what was measured."""
         ...
 
     def progress(self) -> Report:
         """Rates, state, bounds, late rows: what the epochs so far measured."""
+        ...
+
+    @property
+    def status(self) -> Status:
+        """Whether the query runs, has stopped, failed or ended, and the last epoch that it committed."""
+        ...
+
+    @property
+    def exception(self) -> PenstockError | None:
+        """The error the query failed with, or None."""
         ...
 
 
@@ -74,6 +85,14 @@ class Flow(abc.ABC):
         self._sources: list[SourceNode] = []
         self._sinks: list[Sink] = []
         self._operators: list[str] = []
+
+    def __repr__(self) -> str:
+        sources = ", ".join(repr(node.name) for node in self._sources) or "none yet"
+        sinks = ", ".join(map(str, self._sinks)) or "none yet"
+        return f"<{self._place}, {show_bytes(self.memory)}; sources: {sources}; sinks: {sinks}>"
+
+    def _repr_html_(self) -> str:
+        return preformatted(repr(self))
 
     def source(self, data: Any, time: str, progress: Policy | None = None, name: str | None = None) -> Stream:
         """Take rows from outside: what they are, which column is their event time, and how they progress.
@@ -151,6 +170,11 @@ class Flow(abc.ABC):
     @abc.abstractmethod
     def run(self, *, end: bool = True) -> Query:
         """Run over everything there is; with `end`, then end the streams, so that all that was held back comes out."""
+
+    @property
+    @abc.abstractmethod
+    def _place(self) -> str:
+        """Where the flow runs, in a few words."""
 
     @abc.abstractmethod
     def _check_memory(self, memory: str | int) -> int:

@@ -9,10 +9,14 @@ from functools import reduce
 from operator import add
 
 from penstock.core.budget import show_bytes
+from penstock.flow.display import table
 from penstock.operators.lookup import Waits
 
 KEPT = 1000
 """Epochs whose reports are kept one by one."""
+
+_SHOWN = 10
+"""Epochs that a notebook shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +64,26 @@ class EpochReport:
 
     def __str__(self) -> str:
         """One line for a log."""
-        state = sum(op.state_rows for op in self.operators.values())
-        size = sum(op.state_bytes for op in self.operators.values())
-        out = sum(op.rows_out for op in self.operators.values())
-        late = sum(self.late.values()) + sum(self.no_time.values())
-        bounds = ", ".join(f"{name} {bound}" for name, bound in self.bounds.items())
+        number, rows, out, late, state, size, bounds, seconds = self.cells()
         waits = "".join(f", {name}: {op.waits}" for name, op in self.operators.items() if op.waits and op.waits.rows)
         return (
-            f"epoch {self.epoch}: {sum(self.rows_in.values()):,} rows in, {out:,} out, {late:,} late, "
-            f"state {state:,} rows / {show_bytes(size)}{waits}, bounds {bounds}, {self.seconds:.2f} s"
+            f"epoch {number}: {rows} rows in, {out} out, {late} late, "
+            f"state {state} rows / {size}{waits}, bounds {bounds}, {seconds} s"
         )
+
+    def cells(self) -> list[str]:
+        """The epoch in the columns of a table: number, rows in, out, late, state in rows and bytes, bounds, seconds."""
+        operators = self.operators.values()
+        return [
+            str(self.epoch),
+            f"{sum(self.rows_in.values()):,}",
+            f"{sum(op.rows_out for op in operators):,}",
+            f"{sum(self.late.values()) + sum(self.no_time.values()):,}",
+            f"{sum(op.state_rows for op in operators):,}",
+            show_bytes(sum(op.state_bytes for op in operators)),
+            ", ".join(f"{name} {bound}" for name, bound in self.bounds.items()),
+            f"{self.seconds:.2f}",
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +107,7 @@ class Totals:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """What a query has done so far: the latest epochs one by one, and the sums over all of them.
 
@@ -141,6 +155,14 @@ class Report:
             f"{self.rows_per_second:,.0f} rows/s"
         )
         return head if not self.epochs else f"{head}\nlast: {self.epochs[-1]}"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        head = ["epoch", "rows in", "rows out", "late", "state rows", "state", "bounds", "seconds"]
+        title = str(self).partition("\n")[0]
+        return table(title, head, [epoch.cells() for epoch in self.epochs[-_SHOWN:]])
 
 
 def counts_of(logic: object) -> dict[str, int]:

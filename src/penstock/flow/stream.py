@@ -15,6 +15,7 @@ from penstock.core.errors import ConfigError
 from penstock.core.rows import RowType
 from penstock.core.windows import SlideByTuple, Window, sliding
 from penstock.core.within import LEFT, RIGHT, Band, Tumbling
+from penstock.flow.display import preformatted, table
 from penstock.flow.graph import (
     AggregateNode,
     Freshness,
@@ -28,6 +29,7 @@ from penstock.flow.graph import (
     clock_of,
     late_columns,
     passes,
+    sources_of,
 )
 from penstock.flow.keys import common_key
 from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
@@ -55,6 +57,10 @@ class Outlets:
         self._flow = flow
         self._node = node
         self._emits = emits
+
+    def __repr__(self) -> str:
+        names = ", ".join(repr(source.name) for source in sources_of(self._node))
+        return f"<late rows of {names}>"
 
     def to_parquet(self, path: str) -> Outlet:
         """Write Parquet under `path`, a folder ``epoch=n`` per epoch, exactly once.
@@ -119,6 +125,13 @@ class Outlet:
         self._flow = flow
         self.sink = sink
 
+    def __repr__(self) -> str:
+        what = "late rows" if self.sink.emits == "late" else "results"
+        return f"<outlet: {what} to {self.sink}, {self.sink.delivery}>"
+
+    def _repr_html_(self) -> str:
+        return preformatted(repr(self))
+
     def start(self, trigger: str | None = None) -> Query:
         """Start the whole flow, see `Flow.start`."""
         return self._flow.start(trigger=trigger)
@@ -133,6 +146,9 @@ class MemoryOutlet(Outlet):
 
     sink: MemorySink
 
+    def __repr__(self) -> str:
+        return f"<outlet to memory: {sum(table.num_rows for table in self.sink.epochs.values()):,} rows so far>"
+
     def table(self) -> pa.Table:
         """All the rows so far, in order of their epochs."""
         tables = [self.sink.epochs[epoch] for epoch in sorted(self.sink.epochs)]
@@ -146,6 +162,17 @@ class Stream(Outlets):
 
     def __init__(self, flow: Flow, node: Node) -> None:
         super().__init__(flow, node, "results")
+
+    def __repr__(self) -> str:
+        return f"<stream of {self._origin}: {_show(self._node.columns)}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(field.name, field.type, "event time" * (field.name == self._node.time)) for field in self.columns]
+        return table(f"Stream of {self._origin}", ["column", "type", ""], rows)
+
+    @property
+    def _origin(self) -> str:
+        return ", ".join(repr(source.name) for source in sources_of(self._node))
 
     @property
     def columns(self) -> pa.Schema:
@@ -492,6 +519,10 @@ class Windowed:
         self._stream = stream
         self._window = window
         self._by = by
+
+    def __repr__(self) -> str:
+        by = f" by {', '.join(self._by)}" if self._by else ""
+        return f"<{self._window}{by} of {self._stream!r}: call .agg(…)>"
 
     def by(self, *columns: str) -> Windowed:
         """Aggregate each value, or combination of values, of these columns by itself. Null is a value, too."""

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileType
 
 from penstock.core.budget import Budget, BudgetPart, parse_bytes
-from penstock.core.errors import ConfigError, FlowError, SinkError, SourceError
+from penstock.core.errors import ConfigError, FlowError, PenstockError, SinkError, SourceError
 from penstock.core.kept import LEFT, hand_over, kept_by
 from penstock.core.master import TableSource
 from penstock.core.meter import Tally
@@ -27,6 +27,8 @@ from penstock.core.pages import PageStore, names_of
 from penstock.core.progress import Policy, Seen, Track, follow, wake
 from penstock.core.rows import TIME
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, as_times, show_time
+from penstock.flow.display import Explanation, Status, preformatted
+from penstock.flow.display import State as DisplayState
 from penstock.flow.explain import explain
 from penstock.flow.failures import named
 from penstock.flow.flow import Flow, read_trigger
@@ -150,6 +152,10 @@ class LocalFlow(Flow):
                 query.epoch({node: rows for node, rows in tables.items() if rows is not None})
         return query
 
+    @property
+    def _place(self) -> str:
+        return "flow in process"
+
     def _columns_of(self, data: Any) -> pa.Schema:
         if isinstance(data, pa.Table):
             return data.schema
@@ -224,6 +230,7 @@ class LocalQuery:
         pilots = {node: cockpit.pilot(node, feeds=_feeds(node, operators)) for node in operators}
         self._pilots = {node: pilot for node, pilot in pilots.items() if pilot is not None}
         self._ended = False
+        self._failure: PenstockError | None = None
 
     def stop(self, timeout: float | None = None) -> bool:
         """Do nothing: a local query runs only while `start` or `run` do, and has stopped when they return."""
@@ -233,21 +240,50 @@ class LocalQuery:
         """It has ended by the time it is there."""
         return True
 
-    def explain(self) -> str:
-        """Print, and give back, the plan with what was measured."""
+    def explain(self) -> Explanation:
+        """The plan as text, with what was measured. A prompt shows it; in a script, print it."""
         pilots = {node.name: pilot for node, pilot in self._pilots.items()}
-        text = explain(self._sinks, self.progress(), pilots, self._flow.memory, self._flow.shards, "In process")
-        print(text)
-        return text
+        return explain(self._sinks, self.progress(), pilots, self._flow.memory, self._flow.shards, "In process")
 
     def progress(self) -> Report:
         """What the epochs measured."""
         return self._report
 
+    @property
+    def status(self) -> Status:
+        """Whether the query has stopped, failed or ended, and its last epoch.
+
+        >>> flow = LocalFlow()
+        >>> rows = flow.source(pa.table({"t": [1]}), time="t").to_memory()
+        >>> flow.run().status
+        ended, last committed epoch: 1
+        """
+        epochs = self._report.totals.epochs
+        state: DisplayState = "failed" if self._failure else "ended" if self._ended else "stopped"
+        return Status(state, epochs - 1 if epochs else None)
+
+    @property
+    def exception(self) -> PenstockError | None:
+        """The error the query failed with, or None."""
+        return self._failure
+
+    def __repr__(self) -> str:
+        return f"<query in process: {self.status}; {self.progress()}>"
+
+    def _repr_html_(self) -> str:
+        return preformatted(repr(self))
+
     def epoch(self, tables: dict[SourceNode, pa.Table], end: bool = False) -> None:
         """All rows first, then the bounds; with `end`, every bound is the end of time."""
         if self._ended:
             raise FlowError("The streams of this flow have ended. Make a new flow to run again.")
+        try:
+            self._one(tables, end)
+        except PenstockError as failure:
+            self._failure = failure
+            raise
+
+    def _one(self, tables: dict[SourceNode, pa.Table], end: bool) -> None:
         begun = clock.perf_counter()
         epoch = _Epoch(self, tables, end)
         for sink in self._sinks:

@@ -19,6 +19,7 @@ from pyspark.sql.streaming import StreamingQuery
 from penstock.core.budget import parse_bytes, show_bytes
 from penstock.core.errors import CheckpointError, ConfigError, FlowError, PenstockError
 from penstock.core.master import TableSource
+from penstock.flow.display import Explanation, State, Status, preformatted
 from penstock.flow.explain import explain
 from penstock.flow.flow import Flow, read_trigger
 from penstock.flow.graph import Freshness, JoinNode, LookupNode, Node, OperatorNode, SelectNode
@@ -128,6 +129,10 @@ class SparkFlow(Flow):
         operators = {node.name: _config(node) for node in operators_needed(self._sinks)}
         return {"sources": sources, "operators": operators}
 
+    @property
+    def _place(self) -> str:
+        return f"flow on Spark, checkpoint {self.checkpoint!r}"
+
     def _columns_of(self, data: Any) -> pa.Schema:
         if not hasattr(data, "isStreaming"):
             raise ConfigError(
@@ -225,16 +230,49 @@ class SparkQuery:
         stop = self._flow.spark.sparkContext.cancelAllJobs if self._query is None else self._query.stop
         threading.Thread(target=stop, name="penstock-cancel", daemon=True).start()
 
-    def explain(self) -> str:
-        """Print, and give back, the plan: what each operator does, by which method and why, and what was measured."""
+    def explain(self) -> Explanation:
+        """The plan as text: what each operator does, by which method and why, and what was measured.
+
+        A prompt or a notebook shows it when it is the last expression; in a script, print it.
+        """
         engine = self._engine
-        text = explain(self._flow._sinks, self.progress(), engine.pilots, self._flow.memory, engine.slots, "On Spark")
-        print(text)
-        return text
+        return explain(self._flow._sinks, self.progress(), engine.pilots, self._flow.memory, engine.slots, "On Spark")
 
     def progress(self) -> Report:
         """What the epochs since this start measured."""
         return self._report
+
+    @property
+    def status(self) -> Status:
+        """Whether the query is running, stopping, stopped, failed or ended, and the last epoch that it committed."""
+        epoch = self._engine.ledger.epoch
+        return Status(self._state, epoch if epoch >= 0 else None)
+
+    @property
+    def exception(self) -> PenstockError | None:
+        """The error the query failed with, or None; `await_end` raises it."""
+        if self._failure is None and self._query is not None and not self._is_active:
+            failure = self._query.exception()
+            return None if failure is None else self._told(failure)
+        return self._failure
+
+    def __repr__(self) -> str:
+        return f"<query on Spark: {self.status}; {self.progress()}>"
+
+    def _repr_html_(self) -> str:
+        return preformatted(repr(self))
+
+    @property
+    def _state(self) -> State:
+        if self._engine.ledger.ended:
+            return "ended"
+        if self._is_active:
+            return "stopping" if self._stop.asked else "running"
+        return "stopped" if self.exception is None else "failed"
+
+    @property
+    def _is_active(self) -> bool:
+        return self._query is not None and bool(self._query.isActive)
 
     def _start(self, **trigger: Any) -> None:
         self._refuse_unfinished_end()
@@ -281,7 +319,7 @@ class SparkQuery:
 
     def _was_cancelled(self) -> bool:
         """Whether somebody stopped the Structured Streaming query while its epoch ran."""
-        return self._query is not None and not self._query.isActive
+        return self._query is not None and not self._is_active
 
     @property
     def _wanted(self) -> dict[str, str]:
