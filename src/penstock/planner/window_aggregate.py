@@ -31,6 +31,7 @@ _SAYS = {
     "paned": "each row updates its pane, windows are put together from panes",
     "differential": "windows slide by the panes that enter and leave",
     "adapt": "each group by its rows while they are few, by its windows once they are many",
+    "buffering": "rows wait until a row past the end of their window closes it; late ones are lost",
 }
 
 
@@ -224,7 +225,10 @@ def explain_aggregate(config: WindowAggregate, choice: AggregateChoice | None) -
         return []
     asked = config.method if isinstance(config.method, str) else type(config.method).__name__
     if asked != "auto":
-        return [f"method {asked} ({_SAYS.get(asked, 'as asked for')})", f"because method={asked!r} was asked for"]
+        return [
+            f"method {asked} ({_SAYS.get(asked.lower(), 'as asked for')})",
+            f"because method={asked!r} was asked for",
+        ]
     if choice is None:
         choice = AggregateChoice("paned", _without_a_choice(config))
     lines = [f"method {choice.method} ({_SAYS[choice.method]})", f"because {choice.reason}"]

@@ -209,6 +209,20 @@ def test_f11_parameters_that_make_no_sense_are_refused(make, message):
         make()
 
 
+def test_f11_a_slack_in_another_unit_than_the_time_is_refused_while_the_flow_is_built():
+    windows = pk.LocalFlow().source(pa.table({"t": [1]}), time="t", name="s").window(range=5)
+    with pytest.raises(ConfigError, match="slack=5 s is real time, but the time column is an integer"):
+        windows.agg(n=pk.count(), method=pk.Buffering("5 s"))
+
+
+def test_f11_explain_says_what_buffering_does():
+    flow = pk.LocalFlow()
+    rows = flow.source(pa.table({"t": [1]}), time="t", name="s").window(range=5)
+    for method in ("buffering", pk.Buffering(2)):
+        rows.agg(n=pk.count(), method=method).to_memory()
+    assert str(flow.run().explain()).count("rows wait until a row past the end of their window closes it") == 2
+
+
 @pytest.mark.parametrize("shards", [1, 3])
 def test_f11_runs_in_a_flow_by_name_and_with_parameters(shards):
     tables = [pa.table({"k": [n % 3, n % 2], "t": [n, n - 2]}) for n in range(2, 40, 2)]

@@ -160,6 +160,8 @@ class WindowAggregate:
                 f"method={self.method!r} is a way to compute sliding windows, but the window is {self.window}. "
                 f"Leave method= out."
             )
+        if self.buffering is not None and self.buffering.slack:
+            Duration.of(self.buffering.slack, "slack").on(self.unit, "slack")
         if isinstance(self.window, PartitionedWindow) and not set(self.window.partition) <= set(self.by):
             missing = sorted(set(self.window.partition) - set(self.by))
             raise WindowError(
