@@ -12,16 +12,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from penstock.core.budget import Budget
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError
-from penstock.core.rows import RowType
-from penstock.core.time import TIME_MAX
+from penstock.core.operator import Quiet, State
+from penstock.core.pages import clip_page
+from penstock.core.rows import RowType, hashes_of
+from penstock.core.time import TIME_MAX, TIME_MIN
+from penstock.kernels.route import hash_range, shard_of
 from penstock.operators.progress import Distinct
 from penstock.operators.progress import distinct as module
 from penstock.operators.progress.distinct import Deciding
+from penstock.storage.compaction import compact
 from tests.items import Bound, Host, Restart, Rows, memories, rows, streams
 from tests.oracle import progress as oracle
-from tests.streams import examples
+from tests.streams import ROWS, EpochPages, batch, examples
 
 
 def within(steps: int | None) -> Distinct:
@@ -102,6 +107,54 @@ def kept_of(given_rows: list[tuple[Any, int, int]], steps: int, chance: random.R
         host.on(Rows(0, tuple((k, t) for k, t, _ in part)), *([Restart()] if chance.random() < 0.3 else []))
     ended(host)
     return Counter(tuple(row.values()) for out in host.out for row in out.rows.to_pylist())
+
+
+class Shards:
+    """Distinct on several shards, as hosts run it: state moves when their number changes, bounds are told anew."""
+
+    def __init__(self, config: Distinct, memory: int) -> None:
+        self.config, self.memory, self.store = config, memory, EpochPages()
+        self.logics = [self._logic(State())]
+        self.bound = TIME_MIN
+        self.kept: list[tuple[Any, int]] = []
+
+    def _logic(self, state: State) -> Any:
+        return self.config.logic((ROWS,), self.store, Budget(self.memory), state)
+
+    def epoch(self, pairs: list[tuple[Any, int]], bound: int, shards: int) -> None:
+        """One epoch on so many shards: rows first, then the bound."""
+        states = [logic.state() for logic in self.logics]
+        pages = [page for state in states for page in compact(state.pages, self.store, Budget(self.memory))]
+        self.store.seal()
+        parts = [[clip_page(self.store, page, *hash_range(n, shards)) for page in pages] for n in range(shards)]
+        self.logics = [self._logic(State(tuple(page for page in part if page is not None))) for part in parts]
+        rows = batch([{"k": k, "t": t, "id": 0} for k, t in pairs], ROWS)
+        places = shard_of(hashes_of(rows), shards)
+        for n, logic in enumerate(self.logics):
+            outs = [*logic.advance(0, self.bound), *logic.rows(0, rows.filter(pa.array(places == n)))]
+            for out in [*outs, *logic.advance(0, bound), *logic.idle(Quiet(len(pairs)))]:
+                self.kept += zip(out.rows.column("k").to_pylist(), out.rows.column("t").to_pylist(), strict=True)
+        self.bound = bound
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 15)), max_size=12), st.integers(1, 4)),
+        min_size=1,
+        max_size=6,
+    ),
+    st.sampled_from([1, 4, 30]),
+    memories,
+)
+@examples(0.2)
+def test_distinct_equals_its_definition_while_its_shards_change(parts, steps, memory):
+    shards = Shards(within(steps), memory)
+    given_rows = []
+    for number, (pairs, count) in enumerate(parts):
+        moved = [(k, 5 * number + t) for k, t in pairs]
+        given_rows += moved
+        shards.epoch(moved, 5 * number + 5 if number + 1 < len(parts) else TIME_MAX, count)
+    assert Counter(shards.kept) == Counter(oracle.distinct(given_rows, steps))
 
 
 def test_state_is_what_the_bound_has_not_passed_and_keys_kept_less_than_within_before_it():
