@@ -14,6 +14,7 @@ import pytest
 import penstock as pk
 from tests.oracle import progress as oracle
 from tests.spark.conftest import Feed
+from tests.worker_memory import private_memory, watched
 
 pytestmark = pytest.mark.spark
 
@@ -106,3 +107,51 @@ def sorted_files(folder: Path) -> list[int]:
     files = [[path for path in epoch.glob("*.parquet") if pq.read_metadata(path).num_rows] for epoch in epochs]
     assert max(map(len, files)) == 1
     return [t for paths in files for path in paths for t in pq.ParquetFile(path).read().column("t").to_pylist()]
+
+
+WIDE = pa.schema({"k": pa.int64(), "t": pa.int64(), "text": pa.string()})
+
+
+def wide(count: int, epoch: int) -> pa.Table:
+    """Rows of about 100 bytes, in no order."""
+    chance = np.random.default_rng(epoch)
+    texts = pa.array([f"{n:0>80}" for n in range(1000)]).take(pa.array(chance.integers(0, 1000, count)))
+    return pa.table(
+        [pa.array(chance.integers(0, 10 * count, count)), pa.array(chance.integers(0, 10**6, count)), texts],
+        schema=WIDE,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.deep
+@pytest.mark.parametrize("operator", ["distinct", "sort"])
+def test_rows_that_wait_may_be_many_times_the_share_of_a_task(spark, tmp_path, operator, record_property):
+    """Nothing leaves before the end, so all that came is state then."""
+    memory, count, parts = 16_000_000, 150_000, 4
+
+    def run(folder: Path, size: int) -> tuple[list[int], int]:
+        feed = Feed(folder / "rows", WIDE)
+        for epoch in range(parts):
+            feed.add(wide(size, epoch))
+        flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory=memory)
+        stream = flow.source(feed.stream(spark), time="t", progress=pk.bounded_delay(10**6))
+        made = stream.sort() if operator == "sort" else stream.distinct(on="k", within=1000)
+        times: list[int] = []
+        made.select("k", "t").foreach_epoch(lambda rows, epoch: times.extend(rows.toArrow().column("t").to_pylist()))
+        query = flow.run()
+        return times, max(op.state_bytes for epoch in query.progress().epochs for op in epoch.operators.values())
+
+    run(tmp_path / "warm", 100)
+    baseline = max(private_memory().values())
+    with watched() as most:
+        times, state = run(tmp_path / "big", count)
+    came = pa.concat_tables([wide(count, epoch) for epoch in range(parts)]).select(["k", "t"])
+    if operator == "sort":
+        assert times == sorted(came.column("t").to_pylist())
+    else:
+        assert Counter(times) == Counter(t for _, t in oracle.distinct(tuples(came), 1000))
+    above, share = most[0] - baseline, memory // 2
+    record_property("private_memory_above_baseline", above)
+    print(f"{operator}: state {state / share:.1f} × share, memory {above / share:.2f} × share")
+    assert state >= 2 * share
+    assert above <= 1.25 * share, f"{above / share:.2f} × the share with {state / share:.1f} × the share in state"

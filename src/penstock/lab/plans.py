@@ -31,10 +31,10 @@ from penstock.core.time import TIME_MAX, TIME_MIN, Time, as_times
 from penstock.core.windows import Sliding
 from penstock.flow.sql import function_of
 from penstock.kernels.hashing import hash_keys
+from penstock.lab.operators import BSort, Meld, Merge
 from penstock.operators.aggregate.config import WindowAggregate
 from penstock.operators.aggregate.methods import Buffering
 from penstock.operators.aggregate.roles import port_of
-from penstock.operators.progress import BSort, Meld, Merge
 from penstock.operators.window_join import JoinTime, WindowJoin
 from penstock.sql import Query, Source, parse
 from penstock.sql.catalogue import CATALOGUE

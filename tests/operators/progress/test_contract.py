@@ -1,15 +1,16 @@
-"""What all operators of progress have in common: columns, bounds, and nothing left at the end."""
+"""What operators of progress, also those of the lab, have in common: columns, bounds, and nothing left at the end."""
 
 from __future__ import annotations
 
 import pytest
 
 from penstock.core.time import TIME_MAX
-from penstock.operators.progress import BSort, DupElim, Guard, Meld, Merge, Paging
+from penstock.lab.operators import BSort, Meld, Merge, Paging
+from penstock.operators.progress import Distinct, DupElim, Guard, Sort
 from tests.items import Bound, Host, rows
 from tests.streams import COLUMNS, ROWS, Idle
 
-EVERY = [Guard(), Meld(1), Merge(1), BSort(slack=3), DupElim(), Paging()]
+EVERY = [Guard(), DupElim(), Distinct(), Sort(), Meld(1), Merge(1), BSort(slack=3), Paging()]
 
 
 @pytest.fixture(params=EVERY, ids=lambda operator: type(operator).__name__)

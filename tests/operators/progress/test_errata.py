@@ -5,19 +5,12 @@ Every mutant comes with the smallest stream that shows it; the real operator pas
 
 from __future__ import annotations
 
-import numpy as np
-
-from penstock.core.punctuation import Punctuation, below
 from penstock.core.time import TIME_MAX, clamp
 from penstock.core.within import band, horizon, windows
-from penstock.operators.progress import BSort, Describe, DupElim, Guard, Meld, Merge, Paging, Projection, guard
-from penstock.operators.progress.bsort import Sorting
+from penstock.operators.progress import Describe, DupElim, Guard, Sort, guard
 from penstock.operators.progress.dup_elim import Eliminating
 from penstock.operators.progress.guard import Guarding
 from penstock.operators.progress.held import Held
-from penstock.operators.progress.meld import Melding
-from penstock.operators.progress.merge import Merging
-from penstock.operators.progress.paging import Pager
 from penstock.operators.window_join import WindowJoin
 from penstock.operators.window_join.opob import OPOBJoin
 from penstock.operators.window_join.pairing import OneWay, Pairing
@@ -48,110 +41,23 @@ def test_a_duplicate_at_the_bound_passes_if_what_was_seen_there_is_forgotten(mon
     assert Host(DupElim()).on(*stream).times() == [5, 5]
 
 
-# Meld: the least of the inputs' bounds, each said once (spec 2.10, 6.10)
-
-
-def test_a_union_as_far_as_its_fastest_input_is_broken_by_a_row_of_the_other(monkeypatch):
-    stream = Bound(0, 9), Bound(1, 4)
-    assert Host(Meld(2), inputs=2).on(*stream).logic.news().bound == 4, "a row at 4 may come on the second"
-    monkeypatch.setattr("penstock.operators.progress.meld.min", max, raising=False)
-    assert Host(Meld(2), inputs=2).on(*stream).logic.news().bound == 9
-
-
-def test_a_group_as_far_as_its_own_bound_alone_stays_behind(monkeypatch):
-    """Group 1 has word of its own on the first input only; the second's bound speaks of it as well."""
-
-    def far(host: Host) -> list[int]:
-        return host.on(Bound(0, 9, group=1), Bound(1, 6)).logic.news().groups.column(1).to_pylist()
-
-    assert far(Host(Meld(2), inputs=2)) == [6]
-    monkeypatch.setattr(Melding, "_bounds_of", lambda self, g: np.minimum.reduce([own.of(g) for own in self._groups]))
-    assert far(Host(Meld(2), inputs=2)) == []
-
-
-def test_a_union_that_forgets_what_it_said_says_it_again(monkeypatch):
-    def said(host: Host) -> list[int | None]:
-        host.on(Bound(0, 5))
-        return [host.logic.news().bound, host.logic.news().bound]
-
-    assert said(Host(Meld(1))) == [5, None]
-    once = Melding.news
-
-    def forgetful(self):
-        before = self._said
-        news = once(self)
-        self._said = before
-        return news
-
-    monkeypatch.setattr(Melding, "news", forgetful)
-    assert said(Host(Meld(1))) == [5, 5]
-
-
-# Merge and BSort
-
-
-def test_a_merge_that_does_not_wait_for_the_slowest_is_out_of_order(monkeypatch):
-    stream = rows((1, 9), port=0), rows((1, 4), port=1)
-    assert Host(Merge(2), inputs=2).on(*stream).end().times() == [4, 9]
-    monkeypatch.setattr("penstock.operators.progress.merge.min", max, raising=False)
-    host = Host(Merge(2), inputs=2).on(*stream).end()
-    assert (host.times(), host.times("late")) == ([9], [4])
-
-
-def test_a_merge_that_forgets_its_latest_row_holds_what_could_go(monkeypatch):
-    """An input has got as far as its latest row, also once that has left."""
-    stream = rows((1, 4), port=0), rows((1, 4), port=1), Bound(1, 9), rows((1, 4), port=0)
-    assert Host(Merge(2), inputs=2).on(*stream).times() == [4, 4, 4]
-    monkeypatch.setattr(Merging, "advance", lambda self, port, bound: iter(()))
-    assert Host(Merge(2), inputs=2).on(*stream).times() == []
-
-
-def test_a_sort_with_less_slack_than_disorder_puts_rows_aside(monkeypatch):
-    stream = rows((1, 10)), rows((1, 7))
-    assert Host(BSort(slack=3)).on(*stream).end().times("late") == []
-    advancing = Sorting.advance
-    monkeypatch.setattr(Sorting, "advance", lambda self, port, bound: advancing(self, port, clamp(bound + 1)))
-    assert Host(BSort(slack=3)).on(*stream).end().times("late") == [7]
-
-
-def test_rows_taken_in_the_order_of_their_pages_are_out_of_order(monkeypatch):
-    stream = rows(*((k, 20 - k) for k in range(20)))
-    assert is_sorted(Host(BSort(slack=0)).on(stream).end().times())
-    monkeypatch.setattr("penstock.operators.progress.held.by_time", lambda batch: batch)
-    assert not is_sorted(Host(BSort(slack=0)).on(stream).end().times())
+# Sort
 
 
 def test_rows_that_have_left_leave_again_if_their_page_has_no_floor(monkeypatch):
     stream = rows((1, 5), (1, 9)), Bound(0, 6), Bound(0, 10)
-    assert Host(BSort(slack=100)).on(*stream).times() == [5, 9]
+    assert Host(Sort()).on(*stream).times() == [5, 9]
     monkeypatch.setattr(Held, "forget", lambda self, until: None)
-    assert Host(BSort(slack=100)).on(*stream).times() == [5, 5, 9]
+    assert Host(Sort()).on(*stream).times() == [5, 5, 9]
 
 
-# Describe, rules, paging
+# Describe
 
 
 def test_a_bound_rolled_up_to_the_boundary_above_is_unsound():
     """At 7, rows of 7 to 9 may still come: 5 may be said, 10 not."""
     assert Describe((5,)).boundary(7) == 5 <= 7
     assert -(-7 // 5) * 5 == 10 > 7
-
-
-def test_a_projection_that_leaves_the_group_out_claims_too_much():
-    said = Punctuation.of(ts=below(9), ip=1)
-    projection = Projection((("ts", "ts"),), on="ts")
-    assert projection.punctuation(said) is None
-    claimed = Punctuation.of(ts=below(9))
-    assert claimed.covers(said)
-    assert not said.covers(claimed), "it excludes rows of other groups, which may come"
-
-
-def test_a_page_that_waits_until_it_is_full_holds_results_in_a_lull(monkeypatch):
-    """F27."""
-    stream = rows((1, 5)), Bound(0, 6)
-    assert Host(Paging()).on(*stream).times() == [5]
-    monkeypatch.setattr(Pager, "advance", lambda self, port, bound: iter(()))
-    assert Host(Paging()).on(*stream).times() == []
 
 
 # The ordered joins (spec 2.4, 2.9)

@@ -1,7 +1,7 @@
-"""Describe: hands on only the punctuations that a consumer can use.
+"""Describe: which bounds a consumer can use.
 
-A consumer whose windows slide by 5 s does nothing at a bound between two of its boundaries: such bounds are rolled up
-to the boundary below, and one that says no more than the last is left out. A bound so delayed is still sound.
+A consumer whose windows slide by 5 s does nothing at a bound between two of its boundaries: such a bound says no more
+than the boundary below it.
 """
 
 from __future__ import annotations
@@ -47,25 +47,3 @@ class Describe:
         origin = Duration.of(self.origin, "origin").on(self.unit, "origin")
         steps = (Duration.of(slide, "slides").on(self.unit, "slides") for slide in self.slides)
         return clamp(bound - min((bound - origin) % step for step in steps))
-
-
-class Describing:
-    """A describe at work on the bounds of one stream.
-
-    >>> describing = Describing(Describe(slides=(5,)))
-    >>> [describing.advance(bound) for bound in (3, 7, 9, 10, 23)]
-    [0, 5, None, 10, 20]
-    """
-
-    def __init__(self, config: Describe, said: Time = TIME_MIN) -> None:
-        self._config = config
-        self.said = said
-        """The latest bound that was handed on: all there is to remember."""
-
-    def advance(self, bound: Time) -> Time | None:
-        """The bound to hand on, or None if it is no news."""
-        boundary = self._config.boundary(bound)
-        if boundary <= self.said:
-            return None
-        self.said = boundary
-        return boundary

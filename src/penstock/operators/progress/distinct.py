@@ -211,14 +211,16 @@ class Deciding:
 
     def _kept_before(self, rows: pa.RecordBatch) -> Iterator[tuple[Indices, Times]]:
         """Rows, sorted by hash, that have kept ones of their key less than `within` before them, and their times."""
-        times = times_of(rows)
+        times, hashes = times_of(rows), hashes_of(rows)
         low = np.where(times < TIME_MIN + self._steps, TIME_MIN, times - self._steps + 1)
         for page in self._kept:
-            near = np.flatnonzero((low <= page.max_time) & (times >= page.min_time))
+            begin = int(hashes.searchsorted(np.uint64(page.min_hash)))
+            alike = slice(begin, int(hashes.searchsorted(np.uint64(page.max_hash), "right")))
+            near = begin + np.flatnonzero((low[alike] <= page.max_time) & (times[alike] >= page.min_time))
             if not near.size:
                 continue
             held = read_page(self._store, page)
-            needles = hashes_of(rows)[near], low[near], times[near]
+            needles = hashes[near], low[near], times[near]
             for some, j in expand(*ranges(hashes_of(held), times_of(held), *needles), self._chunk()):
                 i = near[some]
                 equal = same_rows(self._key_columns(rows), i, self._key_columns(held), j)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
-from penstock.operators.progress import Paging
+from penstock.lab.operators import Paging
 from tests.items import Bound, Host, Restart, Rows, memories, rows, streams
 from tests.streams import examples
 

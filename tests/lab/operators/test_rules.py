@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.core.errors import PunctuationError
 from penstock.core.punctuation import Punctuation, Range, below
-from penstock.operators.progress import Computed, Projection, select
+from penstock.lab.operators import Computed, Projection, select
 from tests.streams import examples
 
 MINUTE = Computed("ts", lambda ts: ts // 6, keeps="order")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
-from penstock.operators.progress import BSort, Merge
+from penstock.lab.operators import BSort, Merge
 from tests.items import Bound, Host, Restart, Rows, is_sorted, memories, rows, streams
 from tests.streams import examples
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
 from penstock.core.time import TIME_MAX, TIME_MIN
-from penstock.operators.progress import Describe, Describing
+from penstock.lab.operators import Describing
+from penstock.operators.progress import Describe
 from tests.streams import examples
 
 SECOND = 1_000_000

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
 from penstock.core.rows import TIME
-from penstock.operators.progress import Meld
+from penstock.lab.operators import Meld
 from tests.items import Bound, Host, Restart, Rows, memories, rows, streams
 from tests.oracle.progress import LEAST, effective
 from tests.streams import examples

@@ -20,7 +20,7 @@ from penstock.core.operator import Out, State
 from penstock.core.pages import PageStore
 from penstock.core.rows import RowType, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, clamp
-from penstock.operators.progress.ordering import Ordering
+from penstock.lab.operators.ordering import Ordering
 
 
 @dataclass(frozen=True, slots=True)
