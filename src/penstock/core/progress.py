@@ -158,13 +158,29 @@ class BoundedTuples:
 
 @dataclass(frozen=True, slots=True)
 class Punctuated:
-    """The source says itself, in `column`, from which time on its later rows are; null says nothing."""
+    """The source says itself, in `column`, from which time on its later rows are; null says nothing.
+
+    With `by`, a row speaks only of the later rows that have its values in these columns: of its group. `overall` is
+    then a second column, if there is one, that speaks of all groups.
+    """
 
     column: str
     idle: Duration | None = None
+    by: tuple[str, ...] = ()
+    overall: str | None = None
 
     def check(self, unit: TimeUnit) -> None:
-        """Any unit will do; the column's type is checked against the time column's by the source."""
+        """Any unit will do; the columns' types are checked against the time column's by the source."""
+
+    @property
+    def linear(self) -> str | None:
+        """The column that speaks of all later rows, if one does."""
+        return self.overall if self.by else self.column
+
+    @property
+    def only_of_groups(self) -> bool:
+        """Whether nothing but the end of the source moves the bound of all its rows."""
+        return self.linear is None and self.idle is None
 
     def bound(self, track: Track, unit: TimeUnit, now: int) -> Time:
         """The largest statement so far."""
@@ -261,13 +277,38 @@ def bounded_tuples(count: int, *, idle: DurationLike | None = None) -> BoundedTu
     return BoundedTuples(count, _idle(idle))
 
 
-def punctuated(column: str, *, idle: DurationLike | None = None) -> Punctuated:
+def punctuated(
+    column: str,
+    *,
+    by: str | Sequence[str] | None = None,
+    overall: str | None = None,
+    idle: DurationLike | None = None,
+) -> Punctuated:
     """Take the source's own word: `column` holds, where not null, a time that no later row lies below.
+
+    With `by`, a row speaks of its own group only: no later row *with the same values in these columns* lies below.
+    Windows grouped by (at least) these columns then close group by group, and a row is late if it lies below the bound
+    of its own group. Null is a group like any other. `overall` names a column that speaks of all groups at once, for
+    operators that need a bound on all rows, as joins do; without it, that bound stays where it is until the source ends
+    or falls silent for `idle`.
 
     >>> punctuated("complete_up_to").column
     'complete_up_to'
+    >>> punctuated("done", by="sensor").by
+    ('sensor',)
     """
-    return Punctuated(column, _idle(idle))
+    groups = () if by is None else (by,) if isinstance(by, str) else tuple(by)
+    if by is not None and not groups:
+        raise ConfigError("punctuated(by=[]) names no column. Name those that make a group, or leave by= out.")
+    twice = next((name for name in groups if groups.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"punctuated(by={list(groups)}) names {twice!r} twice. Name each column once.")
+    if overall is not None and not groups:
+        raise ConfigError(
+            f"punctuated({column!r}, overall={overall!r}) has two columns that speak of all rows. Leave overall= out, "
+            f"or add by= if {column!r} speaks of one group at a time."
+        )
+    return Punctuated(column, _idle(idle), groups, overall)
 
 
 def blocks(length: DurationLike, *, origin: DurationLike = 0, idle: DurationLike | None = None) -> Blocks:

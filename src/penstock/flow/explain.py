@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from penstock.core.budget import show_bytes
+from penstock.core.progress import Punctuated
 from penstock.flow.display import Explanation
 from penstock.flow.graph import (
     AggregateNode,
+    GuardNode,
     JoinNode,
     LookupNode,
     Node,
@@ -15,6 +17,7 @@ from penstock.flow.graph import (
     ProgressNode,
     SelectNode,
     SourceNode,
+    StatementNode,
     UnionNode,
     WhereNode,
     sources_of,
@@ -58,7 +61,7 @@ def explain(sinks: Sequence[Sink], report: Report, pilots: Pilots, memory: int, 
 
 def _tree(node: Node, report: Report, pilots: Pilots, indent: int) -> list[str]:
     lines = ["  " * indent + line for line in _describe(node, report, pilots)]
-    for part in node.inputs:
+    for part in () if isinstance(node, StatementNode) else node.inputs:
         lines += _tree(part, report, pilots, indent + 1)
     return lines
 
@@ -78,6 +81,12 @@ def _describe(node: Node, report: Report, pilots: Pilots) -> list[str]:
         return [f"{node.name}: {node.config.says()}", *_measured(node, report)]
     if isinstance(node, SourceNode):
         return [_describe_source(node, report)]
+    if isinstance(node, GuardNode):
+        by = ", ".join(node.types[0].keys)
+        return [f"{node.name}: rows below the bound of their own {by} are late", *_measured(node, report)]
+    if isinstance(node, StatementNode):
+        by = ", ".join(node.columns.names)
+        return [f"bounds of each {by}, from column {node.said} of source {node.input.name}"]
     if isinstance(node, SelectNode):
         return [f"select {', '.join(map(str, node.expressions))} (native)"]
     if isinstance(node, WhereNode):
@@ -129,6 +138,12 @@ def _describe_aggregate(node: AggregateNode, choice: AggregateChoice | None) -> 
     by = f" by {', '.join(config.by)}" if config.by else ""
     asked = ", ".join(f"{name} = {function}" for name, function in config.aggregates)
     lines = explain_aggregate(config, choice)
+    if config.punctuated:
+        groups = ", ".join(config.punctuated)
+        lines = [
+            *(f"{line}, because windows close group by group" for line in lines[:1]),
+            f"windows close for each {groups} once its own bound has passed them, whatever the others do",
+        ]
     return [f"{node.name}: {config.window}{by}: {asked}", *(f"  {line}" for line in lines)]
 
 
@@ -168,7 +183,8 @@ def _describe_source(node: SourceNode, report: Report) -> str:
     rows = sum(epoch.rows_in.get(node.name, 0) for epoch in report.epochs)
     late = sum(epoch.late.get(node.name, 0) + epoch.no_time.get(node.name, 0) for epoch in report.epochs)
     bound = report.epochs[-1].bounds.get(node.name, "none yet") if report.epochs else "none yet"
-    return (
-        f"source {node.name} by {node.time}, progress {type(node.progress).__name__}: {rows:,} rows, {late:,} late, "
-        f"bound {bound}"
-    )
+    said = f"progress {type(node.progress).__name__}"
+    if isinstance(node.progress, Punctuated) and node.progress.by:
+        said += f" for each {', '.join(node.progress.by)}"
+        said += f", for all of them by {node.progress.overall}" if node.progress.overall is not None else ""
+    return f"source {node.name} by {node.time}, {said}: {rows:,} rows, {late:,} late, bound {bound}"

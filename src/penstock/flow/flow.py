@@ -17,6 +17,7 @@ from penstock.core.rows import RESERVED
 from penstock.core.time import time_unit
 from penstock.flow.display import Explanation, Status, preformatted
 from penstock.flow.graph import Freshness, JoinNode, Node, SourceNode, sources_of
+from penstock.flow.groups import guarded
 from penstock.flow.report import Report
 from penstock.flow.sinks import ParquetSink, Sink
 from penstock.flow.sql import build
@@ -77,12 +78,39 @@ def _text(name: Any) -> str | None:
     return name
 
 
+def _check_punctuated(policy: Punctuated, columns: pa.Schema, time: str) -> None:
+    """Raise unless the columns that speak of time have its type, and those that make a group can."""
+    for column in dict.fromkeys(name for name in (policy.column, policy.overall) if name is not None):
+        if column not in columns.names:
+            raise ConfigError.unknown_column("punctuated", column, columns.names)
+        if columns.field(column).type != columns.field(time).type:
+            raise ConfigError(
+                f"punctuated({column!r}) is {columns.field(column).type}, but the time column "
+                f"{time!r} is {columns.field(time).type}. Cast it to the same type in the source."
+            )
+    for column in policy.by:
+        if column not in columns.names:
+            raise ConfigError.unknown_column("by", column, columns.names)
+        if column == time:
+            raise ConfigError(
+                f"punctuated(by={column!r}) groups rows by their time, of which a bound speaks. Name the columns that "
+                f"say whose rows are complete, like 'sensor'."
+            )
+        if pa.types.is_nested(columns.field(column).type):
+            raise ConfigError(
+                f"punctuated(by={column!r}) is of type {columns.field(column).type}, and windows cannot be grouped by "
+                f"that. Name one of its fields, as a column of its own."
+            )
+
+
 class Flow(abc.ABC):
     """A graph of streams within one memory budget. Made by a host: `penstock.Flow` or `penstock.LocalFlow`."""
 
     def __init__(self, memory: str | int) -> None:
         self.memory = parse_bytes(memory)
         self._sources: list[SourceNode] = []
+        self._streams: dict[str, Stream] = {}
+        """The streams that sources became, by the names of the sources."""
         self._sinks: list[Sink] = []
         self._operators: list[str] = []
 
@@ -99,6 +127,7 @@ class Flow(abc.ABC):
 
         The time column is a timestamp, a date or an integer; `progress` is one of the policies (`bounded_delay`,
         `ordered`, `bounded_tuples`, `punctuated`, `timer`) and, left out, promises nothing until the source ends.
+        With ``punctuated(…, by="sensor")`` each sensor has a bound of its own.
         """
         columns = self._columns_of(data)
         for reserved in RESERVED:
@@ -110,19 +139,17 @@ class Flow(abc.ABC):
             raise ConfigError(f"progress={progress!r} is not a policy. Write pk.bounded_delay('30 s'), for example.")
         policy.check(unit)
         if isinstance(policy, Punctuated):
-            if policy.column not in columns.names:
-                raise ConfigError.unknown_column("punctuated", policy.column, columns.names)
-            if columns.field(policy.column).type != columns.field(time).type:
-                raise ConfigError(
-                    f"punctuated({policy.column!r}) is {columns.field(policy.column).type}, but the time column "
-                    f"{time!r} is {columns.field(time).type}. Cast it to the same type in the source."
-                )
+            _check_punctuated(policy, columns, time)
         label = _text(name) or f"source{len(self._sources)}"
         if any(known.name == label for known in self._sources):
             raise ConfigError(f"name={label!r} is another source's name. Choose one of its own.")
         node = SourceNode(columns=columns, time=time, unit=unit, name=label, progress=policy, data=data)
         self._sources.append(node)
-        return Stream(self, node)
+        stream = Stream(self, node)
+        if isinstance(policy, Punctuated) and policy.by:
+            stream = Stream(self, guarded(node, policy.by, self._operator_name(None, "guard")))
+        self._streams[label] = stream
+        return stream
 
     def sql(
         self,
@@ -161,7 +188,7 @@ class Flow(abc.ABC):
         for name, stream in streams.items():
             if not isinstance(stream, Stream) or stream._flow is not self:
                 raise ConfigError(f"{name}={stream!r} is not a stream of this flow. Give one that flow.source(…) made.")
-        return build(query, {node.name: Stream(self, node) for node in self._sources} | streams, options)
+        return build(query, self._streams | streams, options)
 
     @abc.abstractmethod
     def start(self, trigger: str | None = None) -> Query:

@@ -17,6 +17,7 @@ from penstock.core.time import Time
 from penstock.core.within import LEFT, RIGHT
 from penstock.operators.aggregate.config import EMITTED, WindowAggregate
 from penstock.operators.lookup import LookupJoin, lookup_method_name
+from penstock.operators.progress.guard import Guard
 from penstock.operators.window_join import WindowJoin, method_name
 
 Freshness = Literal["snapshot", "latest"]
@@ -125,17 +126,55 @@ class OperatorNode(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class StatementNode(Node):
+    """What the rows of a source say of their groups, taken before any other step: the columns of a group, and as event
+    time the bound of its later rows. Every row counts that says something, also one that is late or has no time.
+    """
+
+    input: SourceNode
+    said: str
+    """The column of the source that holds the bounds."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The source."""
+        return (self.input,)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GuardNode(OperatorNode):
+    """The rows of a source without those that lie below the bound of their own group, which are late."""
+
+    input: SourceNode
+    statements: StatementNode
+    config: Guard
+    types: tuple[RowType, RowType]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """Rows, and what they say of their groups."""
+        return (self.input, self.statements)
+
+    @property
+    def passes_updates(self) -> bool:
+        """A row passes, or is late, by itself and at once."""
+        return True
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class AggregateNode(OperatorNode):
     """The windows of a stream, aggregated. The event time of a result is the step before its window's end."""
 
     input: Node
     config: WindowAggregate
-    types: tuple[RowType]
+    types: tuple[RowType, ...]
+    statements: StatementNode | None = None
+    """What closes windows group by group, if something does."""
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """One."""
-        return (self.input,)
+        """Rows, and what closes their groups."""
+        return (self.input,) if self.statements is None else (self.input, self.statements)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -325,6 +364,11 @@ def keeps_time(node: Node, source: SourceNode) -> bool:
 def sources_of(*nodes: Node) -> list[SourceNode]:
     """Every source that `nodes` are made from, each once, in order of first use."""
     return [node for node in walk(*nodes) if isinstance(node, SourceNode)]
+
+
+def guards_of(*nodes: Node) -> list[GuardNode]:
+    """Every guard that turns rows of a source away."""
+    return [node for node in walk(*nodes) if isinstance(node, GuardNode)]
 
 
 def operators_of(*nodes: Node) -> list[OperatorNode]:

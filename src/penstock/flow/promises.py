@@ -58,8 +58,8 @@ def _promise(policy: Policy) -> str:
     if isinstance(policy, Timer):
         return f"rows in order of time, and in a lull none more than {policy.slack} behind the clock"
     if isinstance(policy, Punctuated):
-        groups = ", ".join(getattr(policy, "by", ()))
-        return f"what its column {policy.column} says" + (f", of each {groups}" if groups else "")
+        said = f"what its column {policy.column} says" + (f", of each {', '.join(policy.by)}" if policy.by else "")
+        return said if policy.overall is None else f"{said}, and of all of them what {policy.overall} says"
     return f"what {policy} says"
 
 

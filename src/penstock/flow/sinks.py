@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from penstock.flow.graph import Node, OperatorNode, operators_of
+from penstock.flow.graph import Node, OperatorNode, guards_of, operators_of
 
 Emits = Literal["results", "late"]
 """What of a stream a sink takes."""
@@ -28,8 +28,13 @@ class Sink:
 
 
 def operators_needed(sinks: Sequence[Sink]) -> list[OperatorNode]:
-    """The operators whose results some sink takes, inputs first; one whose late rows alone are taken need not run."""
-    return operators_of(*(sink.node for sink in sinks if sink.emits == "results"))
+    """The operators whose results some sink takes, inputs first.
+
+    One whose late rows alone are taken need not run, but for the guards that find them.
+    """
+    needed = operators_of(*(sink.node for sink in sinks if sink.emits == "results"))
+    guards = guards_of(*(sink.node for sink in sinks if sink.emits == "late"))
+    return [*(guard for guard in guards if guard not in needed), *needed]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

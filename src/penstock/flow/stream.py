@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.core.durations import Duration, DurationLike
 from penstock.core.errors import ConfigError
 from penstock.core.rows import RowType
-from penstock.core.windows import SlideByTuple, Window, sliding
+from penstock.core.windows import SlideByTuple, Sliding, Window, sliding
 from penstock.core.within import LEFT, RIGHT, Band, Tumbling
 from penstock.flow.display import preformatted, table
 from penstock.flow.graph import (
@@ -22,6 +22,7 @@ from penstock.flow.graph import (
     JoinNode,
     LookupNode,
     Node,
+    OperatorNode,
     ProgressNode,
     SelectNode,
     UnionNode,
@@ -31,6 +32,7 @@ from penstock.flow.graph import (
     passes,
     sources_of,
 )
+from penstock.flow.groups import check_progress, closes_groups, statements_for
 from penstock.flow.keys import common_key
 from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
 from penstock.kernels.hashing import can_hash
@@ -509,6 +511,8 @@ class Stream(Outlets):
         return self._made(made)
 
     def _made(self, node: Node) -> Stream:
+        if isinstance(node, OperatorNode):
+            check_progress(node)
         return Stream(self._flow, node)
 
 
@@ -586,8 +590,21 @@ class Windowed:
                 ".distinct(), .sort() or .merge(), or windows were aggregated. Keep the time column in the .select(…) "
                 "before that, or look up after the last window."
             )
-        config = WindowAggregate(self._window, self._by, tuple(aggregates.items()), emit, node.unit, method, start, end)
+        statements = statements_for(node, self._by) if closes_groups(self._window, emit, method) else None
+        config = WindowAggregate(
+            window=self._window,
+            by=self._by,
+            aggregates=tuple(aggregates.items()),
+            emit=emit,
+            unit=node.unit,
+            method="wid" if statements is not None and isinstance(self._window, Sliding) else method,
+            start=start,
+            end=end,
+            punctuated=() if statements is None else tuple(statements.columns.names),
+        )
         types = (RowType(_needed(node, config), config.keys, node.time),)
+        if statements is not None:
+            types += (RowType(statements.columns, config.keys),)  # type: ignore[assignment]
         by_rows = isinstance(self._window, BY_ROWS)
         made = AggregateNode(
             columns=config.output(types),
@@ -599,8 +616,9 @@ class Windowed:
             input=node,
             config=config,
             types=types,
+            statements=statements,
         )
-        return Stream(stream._flow, made)
+        return stream._made(made)
 
 
 def _check_alike(nodes: Sequence[Node], what: str) -> None:

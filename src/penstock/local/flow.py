@@ -22,7 +22,7 @@ from penstock.core.errors import ConfigError, FlowError, PenstockError, SinkErro
 from penstock.core.kept import LEFT, hand_over, kept_by
 from penstock.core.master import TableSource
 from penstock.core.meter import Tally
-from penstock.core.operator import Logic, Quiet, State, compacts
+from penstock.core.operator import Logic, Out, Quiet, State, compacts
 from penstock.core.pages import PageStore, names_of
 from penstock.core.progress import Policy, Seen, Track, follow, wake
 from penstock.core.rows import TIME
@@ -36,14 +36,17 @@ from penstock.flow.graph import (
     MISSED,
     AggregateNode,
     Freshness,
+    GuardNode,
     JoinNode,
     LookupNode,
     Node,
     OperatorNode,
     SelectNode,
     SourceNode,
+    StatementNode,
     UnionNode,
     WhereNode,
+    guards_of,
     keeps_time,
     late_columns,
     sources_of,
@@ -395,13 +398,17 @@ class _Epoch:
         self._query = query
         self._done: dict[Node, pa.Table] = {}
         self._late: dict[SourceNode, pa.Table] = {}
+        self._given: dict[SourceNode, pa.Table] = {}
+        self._turned_away: dict[SourceNode, int] = {}
+        """How many rows of a source were found late only behind it."""
         self._operators: dict[str, OperatorReport] = {}
         self._seen: dict[SourceNode, Seen] = {}
         self._bounds: dict[Node, Time] = {}
         self.states: dict[OperatorNode, list[State]] = {}
         self._end = end
         for node in query._tracks:
-            self._take(node, tables.get(node, node.columns.empty_table()))
+            self._given[node] = tables.get(node, node.columns.empty_table())
+            self._take(node, self._given[node])
         self.tracks = self._follow(end)
 
     def rows(self, node: Node) -> pa.Table:
@@ -420,6 +427,8 @@ class _Epoch:
 
     def late(self, node: Node) -> pa.Table:
         """The late rows of the sources of a stream."""
+        for guard in guards_of(node):
+            self.rows(guard)
         columns = late_columns(node)
         return pa.concat_tables(
             [_widened(_missing(self._late[source], source, node), columns) for source in sources_of(node)]
@@ -430,7 +439,7 @@ class _Epoch:
         return EpochReport(
             epoch=number,
             seconds=seconds,
-            rows_in={node.name: self._done[node].num_rows for node in self.tracks},
+            rows_in={n.name: self._done[n].num_rows - self._turned_away.get(n, 0) for n in self.tracks},
             late={node.name: _count(self._late[node], "late") for node in self.tracks},
             no_time={node.name: _count(self._late[node], "no-time") for node in self.tracks},
             bounds={node.name: show_time(track.bound, node.unit) for node, track in self.tracks.items()},
@@ -475,6 +484,10 @@ class _Epoch:
             return pa.concat_tables([self.rows(member).select([*node.columns.names, TIME]) for member in node.members])
         if isinstance(node, OperatorNode):
             return self._operate(node)
+        if isinstance(node, StatementNode):
+            given = self._given[node.input]
+            stated = given.select(node.columns.names).append_column(TIME, as_times(given.column(node.said)))
+            return stated.filter(pc.is_valid(stated.column(TIME)))
         raise TypeError(node)
 
     def _operate(self, node: OperatorNode) -> pa.Table:
@@ -489,26 +502,29 @@ class _Epoch:
             config = self._query._looking_up(node, config, self._end)
         tally = Tally()
         shards = self._logics(node, config, tally)
-        batches: list[pa.RecordBatch] = []
+        outs: list[Out] = []
         arrived = [rows.num_rows for rows in given]
         # Bounds are the host's to remember: a logic that takes up its state learns from the first how far it had got.
         for port, bound in enumerate(self._query._ports[node]):
             for logic in shards:
-                batches += [out.rows for out in logic.advance(port, bound)]
+                outs += logic.advance(port, bound)
         for port, arriving in enumerate(given):
             for logic, rows in zip(shards, _routed(node, port, arriving, len(shards)), strict=True):
-                batches += [out.rows for out in logic.rows(port, rows)]
+                outs += logic.rows(port, rows)
         for port, part in enumerate(node.inputs):
             for logic in shards:
-                batches += [out.rows for out in logic.advance(port, self.bound(part))]
+                outs += logic.advance(port, self.bound(part))
         for logic in shards:
-            batches += [out.rows for out in logic.idle(Quiet(sum(arrived)))]
+            outs += logic.idle(Quiet(sum(arrived)))
         self._bounds[node] = min(config.bound(logic.bounds()) for logic in shards)
+        batches = [out.rows for out in outs if out.outlet != "late"]
         results = pa.Table.from_batches(batches, schema=node.columns)
+        if isinstance(node, GuardNode):
+            self._turn_away(node.input, [out.rows for out in outs if out.outlet == "late"])
         self._save(node, shards)
         pages = [page for state in self.states[node] for page in state.pages]
         self._operators[node.name] = OperatorReport(
-            rows_in=sum(arrived),
+            rows_in=sum(n for n, part in zip(arrived, node.inputs, strict=True) if not isinstance(part, StatementNode)),
             rows_out=results.num_rows,
             state_rows=sum(page.rows for page in pages),
             state_bytes=sum(page.nbytes for page in pages),
@@ -540,6 +556,14 @@ class _Epoch:
         if isinstance(node, JoinNode) and node.where:
             results = sql.where_pairs(results, node.where, node.sides)
         return _timed(node, results)
+
+    def _turn_away(self, source: SourceNode, late: list[pa.RecordBatch]) -> None:
+        """Rows of a source that are late by what was said of their group."""
+        rows = pa.Table.from_batches(late, schema=source.columns)
+        self._turned_away[source] = rows.num_rows
+        for name, value in (("late_source", source.name), ("late_reason", "late")):
+            rows = rows.append_column(name, pa.array([value] * rows.num_rows, pa.string()))
+        self._late[source] = pa.concat_tables([self._late[source], rows])
 
     def _logics(self, node: OperatorNode, config: Any, meter: Tally) -> list[Logic]:
         query = self._query
@@ -631,7 +655,7 @@ def _widened(rows: pa.Table, columns: pa.Schema) -> pa.Table:
 
 
 def _mark(node: SourceNode, rows: pa.Table) -> Time:
-    column = getattr(node.progress, "column", None)
+    column = getattr(node.progress, "linear", None)
     return TIME_MIN if column is None else _largest(as_times(rows.column(column)))
 
 

@@ -26,6 +26,7 @@ from penstock.flow.graph import (
     OperatorNode,
     SelectNode,
     SourceNode,
+    StatementNode,
     UnionNode,
     WhereNode,
     sources_of,
@@ -42,12 +43,12 @@ class Edge:
     """From a source or an operator through stateless steps."""
 
     root: SourceNode | OperatorNode
-    steps: tuple[SelectNode | WhereNode, ...] = ()
+    steps: tuple[SelectNode | WhereNode | StatementNode, ...] = ()
 
     @property
     def filtered(self) -> bool:
-        """Whether rows may be missing that its root had."""
-        return any(isinstance(step, WhereNode) for step in self.steps)
+        """Whether rows may be missing that its root had, or have another time."""
+        return any(isinstance(step, WhereNode | StatementNode) for step in self.steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +130,8 @@ class Schemas:
             return st.StructType(list(self._aggregate_fields(node)))
         if isinstance(node, LookupNode):
             return st.StructType(list(self._lookup_fields(node)))
+        if isinstance(node, StatementNode):
+            return st.StructType([self.of(node.input)[name] for name in node.columns.names])
         return self.of(node.inputs[0])
 
     def _join_fields(self, node: JoinNode) -> Iterator[st.StructField]:
@@ -204,7 +207,7 @@ def edges(node: Node) -> list[Edge]:
     """The edges that lead to a stream: one, or one per member of a union."""
     if isinstance(node, SourceNode | OperatorNode):
         return [Edge(node)]
-    if isinstance(node, SelectNode | WhereNode):
+    if isinstance(node, SelectNode | WhereNode | StatementNode):
         return [Edge(edge.root, (*edge.steps, node)) for edge in edges(node.input)]
     if isinstance(node, UnionNode):
         return [edge for member in node.members for edge in edges(member)]
@@ -234,7 +237,10 @@ def tagged(branch: Branch, layout: Layout, rows: DataFrame, schemas: Schemas) ->
 def through(edge: Edge, rows: DataFrame) -> DataFrame:
     """The rows of an edge's root after its steps, all of them native."""
     for step in edge.steps:
-        rows = _select_step(rows, step) if isinstance(step, SelectNode) else rows.where(step.condition)
+        if isinstance(step, WhereNode):
+            rows = rows.where(step.condition)
+        else:
+            rows = _select_step(rows, step) if isinstance(step, SelectNode) else _statement_step(rows, step)
     return rows
 
 
@@ -243,8 +249,8 @@ def with_time(source: SourceNode) -> DataFrame:
     rows = source.data
     kinds = {field.name: field.dataType for field in rows.schema}
     added: list[Column] = [time_as_long(col(str(source.time)), kinds[str(source.time)]).alias(TIME)]
-    if isinstance(source.progress, Punctuated):
-        mark = source.progress.column
+    if isinstance(source.progress, Punctuated) and source.progress.linear is not None:
+        mark = source.progress.linear
         added.append(time_as_long(col(mark), kinds[mark]).alias(MARK))
     return rows.select(*(col(name) for name in rows.columns), *added)
 
@@ -286,6 +292,12 @@ def _select_step(rows: DataFrame, node: SelectNode) -> DataFrame:
     return rows.select(*_expressions(node), *hidden)
 
 
+def _statement_step(rows: DataFrame, node: StatementNode) -> DataFrame:
+    """What rows say of their groups; those that say nothing have no time then, and are left behind with such rows."""
+    bound = time_as_long(col(node.said), rows.schema[node.said].dataType).alias(TIME)
+    return rows.select(*map(col, node.columns.names), bound)
+
+
 def _expressions(node: SelectNode) -> list[Column]:
     columns: list[Column] = []
     for expression in node.expressions:
@@ -321,7 +333,8 @@ def group_hash(keys: Sequence[Column]) -> Column:
 
 
 def _marked(branch: Branch) -> bool:
-    return isinstance(branch.edge.root, SourceNode) and isinstance(branch.edge.root.progress, Punctuated)
+    progress = branch.edge.root.progress if isinstance(branch.edge.root, SourceNode) else None
+    return isinstance(progress, Punctuated) and progress.linear is not None
 
 
 def _is_raw(branch: Branch) -> bool:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql import types as st
 
 from penstock.core.errors import CheckpointError
 from penstock.core.master import TableSource
@@ -27,11 +28,13 @@ from penstock.core.rows import HASH, TIME
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, show_time
 from penstock.flow.graph import (
     AggregateNode,
+    GuardNode,
     JoinNode,
     LookupNode,
     Node,
     OperatorNode,
     SourceNode,
+    StatementNode,
     late_columns,
     sources_of,
     windows_of,
@@ -62,7 +65,7 @@ from penstock.spark.branches import (
 from penstock.spark.late import missed
 from penstock.spark.prelude import LATE, OVER, TOP, Cap, at_most, is_native, partials, partials_and_counts
 from penstock.spark.session import settings
-from penstock.spark.shard import Inlet, PortBounds, ShardTask, packed
+from penstock.spark.shard import TURNED_AWAY, Inlet, PortBounds, ShardTask, packed
 from penstock.spark.sinks import deliver
 from penstock.spark.tables import settled_on_spark
 from penstock.spark.types import col, long, shard_of, signed, time_as_long, time_from_long
@@ -183,8 +186,8 @@ class Engine:
         return EpochReport(
             epoch=epoch,
             seconds=clock.perf_counter() - begun,
-            rows_in={name: counted.seen.rows for name, counted in seen.items()},
-            late={name: counted.late for name, counted in seen.items()},
+            rows_in={name: counted.seen.rows - counted.turned_away for name, counted in seen.items()},
+            late={name: counted.late + counted.turned_away for name, counted in seen.items()},
             no_time={name: counted.no_time for name, counted in seen.items()},
             bounds={node.name: show_time(ledger.tracks[node.name].bound, node.unit) for node in self.sources},
             operators=operators,
@@ -255,7 +258,10 @@ class Engine:
             name = node.name
             records = self._checkpoint.staged(work.attempt, name, plan.shards)
             states[name] = tuple(state_from_json(record["state"]) for record in records)
-            reports[name] = replace(_report(records, states[name]), method=node.method(work.config(node)))
+            report = _report(records, states[name])
+            reports[name] = replace(
+                report, method=node.method(work.config(node)), rows_in=report.rows_in - _stated(node, records)
+            )
             ports[name] = tuple(work.bound(part) for part in node.inputs)
             self._arrived[name] = reports[name].rows_in, sum(record["bytes_in"] for record in records)
             self._tell(node, ports[name], records, states[name], reports[name])
@@ -347,6 +353,8 @@ class _Counted:
     seen: Seen
     late: int
     no_time: int
+    turned_away: int = 0
+    """Rows that are late only by what was said of their group."""
 
 
 class _EpochWork:
@@ -366,6 +374,8 @@ class _EpochWork:
         self._many: set[OperatorNode] = set()
         """Operators that took few rows in the last epoch, but not in this one."""
         self._kept: list[DataFrame] = []
+        self._turned_away: dict[SourceNode, DataFrame] = {}
+        """What a guard made of a source's rows: those that pass, and those that do not."""
         self._tracks = plan.tracks
 
     def deliver(self, batch: DataFrame | None) -> dict[str, _Counted]:
@@ -385,7 +395,7 @@ class _EpochWork:
                     self._look_ahead(rows)
                     self._follow(self._seen(counts.get))
                 self._deliver_results(rows)
-            seen = self._seen(counts.get)
+            seen = self._with_turned_away(rows, self._seen(counts.get))
             self._deliver_late(rows, seen)
         finally:
             for kept in self._kept:
@@ -530,10 +540,8 @@ class _EpochWork:
         for sink in self._engine._sinks:
             if sink.emits != "late":
                 continue
-            if (
-                any(seen[node.name].late or seen[node.name].no_time for node in sources_of(sink.node))
-                or self._plan.epoch == 0
-            ):
+            shown = [seen[node.name] for node in sources_of(sink.node)]
+            if any(s.late or s.no_time or s.turned_away for s in shown) or self._plan.epoch == 0:
                 columns, windows = late_columns(sink.node), windows_of(sink.node)
                 parts = [
                     _widened(self._late_rows(node, rows, windows), node, columns) for node in sources_of(sink.node)
@@ -549,7 +557,14 @@ class _EpochWork:
         more = [sf.lit(source.name).alias("late_source"), reason]
         if windows is not None:
             more += missed(windows, source, schemas.of(windows)[windows.config.start].dataType)
-        return untagged(branch, late, schemas, *more)
+        found = untagged(branch, late, schemas, *more)
+        return found.union(self._turned(source, more)) if source in self._turned_away else found
+
+    def _turned(self, source: SourceNode, more: Sequence[Column]) -> DataFrame:
+        """The rows of a source that its guard turned away, with what else is said of late rows."""
+        time = time_as_long(col(str(source.time)), self._engine.schemas.of(source)[str(source.time)].dataType)
+        rows = self._turned_away[source].where(TURNED_AWAY).withColumn(TIME, time)
+        return rows.select(*map(col, source.columns.names), *more)
 
     def _stream(self, node: Node, rows: DataFrame) -> DataFrame:
         """The rows of a stream that a sink takes."""
@@ -575,8 +590,27 @@ class _EpochWork:
                 results = self._shards(node, *self._of_branches(node, rows))
             if isinstance(node, JoinNode) and node.where is not None:
                 results = where_pairs(node, results, node.where)
-            self._results[node] = self._keep(results) if self._uses[node.name] > 1 else results
+            if self._uses[node.name] > 1:
+                results = self._keep(results)
+            self._results[node] = self._passing(node, results) if isinstance(node, GuardNode) else results
         return self._results[node]
+
+    def _passing(self, node: GuardNode, rows: DataFrame) -> DataFrame:
+        """The rows that a guard lets pass; the others are remembered for the late outlet."""
+        self._turned_away[node.input] = rows
+        return rows.where(f"NOT {TURNED_AWAY}").drop(TURNED_AWAY)
+
+    def _with_turned_away(self, rows: DataFrame, seen: dict[str, _Counted]) -> dict[str, _Counted]:
+        """What each source showed, with the rows that its guard turned away; every guard has run then."""
+        engine = self._engine
+        counted = dict(seen)
+        for node in (node for node in engine.operators if isinstance(node, GuardNode)):
+            if node not in self._results:
+                self._operate(node, rows).write.format("noop").mode("append").save()
+            records = engine._checkpoint.staged(self.attempt, node.name, self._plan.shards)
+            late = added_up(record["counts"] for record in records)["late"]
+            counted[node.input.name] = replace(counted[node.input.name], turned_away=late)
+        return counted
 
     def _here(self, node: OperatorNode) -> DataFrame:
         """All shards of an operator in this process: its few rows are here, and tasks would cost more than they do."""
@@ -653,7 +687,9 @@ class _EpochWork:
             arriving = arriving.union(self._roll_call(arriving))
         task = self._task(node, inlets, roll_call)
         routed = arriving.repartitionById(shards, sf.expr(shard_of(HASH, shards)))
-        return routed.mapInArrow(task, self._engine.schemas.of(node))
+        columns = self._engine.schemas.of(node)
+        told = st.StructType([*columns.fields, st.StructField(TURNED_AWAY, st.BooleanType())])
+        return routed.mapInArrow(task, told if task.tells_late else columns)
 
     def _task(self, node: OperatorNode, inlets: Sequence[Inlet], roll_call: bool) -> ShardTask:
         engine, plan = self._engine, self._plan
@@ -675,10 +711,13 @@ class _EpochWork:
             epoch=plan.epoch,
             attempt=self.attempt,
             roll_call=roll_call,
+            tells_late=isinstance(node, GuardNode),
         )
 
     def _shares_a_stage(self, node: OperatorNode) -> bool:
-        """Whether Spark may run an operator's tasks beside others in one stage: its results meet a union."""
+        """Whether Spark may run an operator's tasks beside others in one stage: what it gives meets a union."""
+        if isinstance(node, GuardNode):
+            return True
         sinks = [sink.node for sink in self._engine._sinks if sink.emits == "results"]
         feeds = [branch for branch in self._layout.branches if branch.edge.root is node]
         unions = [part for part in sinks if len(edges(part)) > 1 and any(e.root is node for e in edges(part))]
@@ -744,7 +783,7 @@ class _EpochWork:
                 f"count_if({ours} AND {TIME} IS NULL) AS no_time{place}",
                 f"max(CASE WHEN {ours} THEN {TIME} END) AS max_time{place}",
             ]
-            if isinstance(source.progress, Punctuated):
+            if isinstance(source.progress, Punctuated) and source.progress.linear is not None:
                 counters.append(f"max(CASE WHEN {ours} THEN {MARK} END) AS mark{place}")
         return [sf.expr(counter) for counter in counters]
 
@@ -772,6 +811,10 @@ class _EpochWork:
             for branch in into:
                 if isinstance(branch.edge.root, OperatorNode):
                     uses[branch.edge.root.name] += 1
+            if isinstance(node, GuardNode):
+                late = [s for s in self._engine._sinks if s.emits == "late" and node.input in sources_of(s.node)]
+                # Once more to find out how many there are, if nothing else takes its rows.
+                uses[node.name] += len(late) + bool(late)
         for sink in sinks:
             for edge in edges(sink.node):
                 uses[edge.root.name if isinstance(edge.root, OperatorNode) else "batch"] += 1
@@ -789,6 +832,12 @@ def _counted(table: pa.Table, lane: Lane) -> _Counted:
     rows, too_late, timeless = (int(pc.sum(counts.filter(pc.equal(late, why))).as_py() or 0) for why in (0, 1, 2))
     top = pc.max(table.column(TOP)).as_py()
     return _Counted(Seen(rows, TIME_MIN if top is None else int(top)), too_late, timeless)
+
+
+def _stated(node: OperatorNode, records: Sequence[Mapping[str, Any]]) -> int:
+    """How many of the rows that an operator took are statements about groups."""
+    ports = [port for port, part in enumerate(node.inputs) if isinstance(part, StatementNode)]
+    return sum(record["rows_by_port"][port] for record in records for port in ports)
 
 
 def _report(records: Sequence[Mapping[str, Any]], states: Sequence[State]) -> OperatorReport:

@@ -395,8 +395,9 @@ def _config(node: OperatorNode) -> dict[str, Any]:
     fixed: dict[str, Any] = {"types": [{f.name: str(f.type) for f in types.columns} for types in node.types]}
     free = _FREE.get(type(node), ())
     for field in fields(node.config):
-        if field.name not in free:
-            value = getattr(node.config, field.name)
+        value = getattr(node.config, field.name)
+        # Checkpoints of flows that do not use it may be older than it.
+        if field.name not in free and not (field.name == "punctuated" and not value):
             fixed[field.name] = value if isinstance(value, str | int | bool) else getattr(value, "identity", str(value))
     if isinstance(node, JoinNode):
         fixed["on"] = node.config.on

@@ -79,6 +79,9 @@ _M_MMAP_THRESHOLD = -3
 """glibc's name for the size from which an allocation is mapped on its own."""
 
 
+TURNED_AWAY = "__turned_away"
+"""The last column of what leaves an operator that finds rows late: whether a row is."""
+
 Arrivals = Callable[[Budget, "_Work"], Iterator[tuple[int, pa.RecordBatch]]]
 """Gives a task's rows port by port, in pieces."""
 
@@ -126,6 +129,8 @@ class ShardTask:
     attempt: str
     roll_call: bool
     """Whether each shard got a row that tells it which it is: its task's number does not if its stage has others."""
+    tells_late: bool = False
+    """Whether late rows leave with the results, told apart by a last column."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the shard."""
@@ -160,7 +165,7 @@ class ShardTask:
         budget.charge(each * len(state.pages), "the list of this shard's pages")
         logic = self.config.logic(self.types, store, budget, state, tally)
         blocks = isinstance(self.config, WindowJoin) and self.config.defers
-        work = _Work(budget, len(self.inside), kept=0 if blocks else self.share // 8)
+        work = _Work(budget, len(self.inside), kept=0 if blocks else self.share // 8, tells_late=self.tells_late)
         yield from self._run(logic, arrivals(state)(budget, work), work)
         begun = clock.perf_counter()
         _give_back()
@@ -341,6 +346,12 @@ def unpacked(state: bytes) -> State:
     return pickle.loads(zlib.decompress(state))  # type: ignore[no-any-return]
 
 
+def _told(out: Out) -> pa.RecordBatch:
+    """Rows that leave, and whether they are late."""
+    late = np.full(out.rows.num_rows, out.outlet == "late")
+    return out.rows.append_column(TURNED_AWAY, pa.array(late))
+
+
 def _taken(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     """All the batches as one, and the list empty."""
     whole = pa.concat_batches(batches) if len(batches) > 1 else batches[0]
@@ -405,7 +416,8 @@ class _Trimmed(Budget):
 class _Work:
     """Counts rows and where a task's time goes: waiting for input, working, handing over output, settling."""
 
-    def __init__(self, budget: Budget, ports: int, kept: int) -> None:
+    def __init__(self, budget: Budget, ports: int, kept: int, tells_late: bool = False) -> None:
+        self._tells_late = tells_late
         self._budget = budget
         self._kept = kept
         self.rows_in = 0
@@ -434,10 +446,11 @@ class _Work:
         small: list[pa.RecordBatch] = []
         begun = clock.perf_counter()
         for out in outs:
-            self.rows_out += out.rows.num_rows
-            if not self._gather(small, out.rows):
+            rows = _told(out) if self._tells_late else out.rows
+            self.rows_out += 0 if out.outlet == "late" else rows.num_rows
+            if not self._gather(small, rows):
                 begun = yield from self._release(small, begun)
-                begun = yield from self._hand_over(out.rows, begun)
+                begun = yield from self._hand_over(rows, begun)
         yield from self._release(small, begun)
 
     def trim(self) -> None:

@@ -13,13 +13,18 @@ from penstock.core.meter import Meter, Tally
 from penstock.core.operator import Allowance, Out, State
 from penstock.core.pages import Page, PageStore
 from penstock.core.progress import Bounds
-from penstock.core.rows import RowType
-from penstock.core.time import TIME_MAX, TIME_MIN, Time
+from penstock.core.rows import RowType, hashes_of
+from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
 from penstock.operators.aggregate.config import WindowAggregate
 from penstock.operators.aggregate.entry import Entry
+from penstock.operators.aggregate.group_bounds import GroupBoundTable
 from penstock.operators.aggregate.lanes import Lane
 from penstock.operators.aggregate.partials import Partials
 from penstock.operators.aggregate.results import Results
+from penstock.operators.aggregate.roles import port_of
+
+STATEMENTS = 1
+"""The port that takes statements about groups, if groups have bounds of their own; partials do not come then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,11 @@ class Aggregation(ABC):
         self._entry = Entry(given.config, given.inputs, given.budget, self._meter if self.tells_of_rows else None)
         self._results = Results(given.config, given.inputs, self._entry.lanes, given.budget)
         self._bound = TIME_MIN
+        self._stated: GroupBoundTable | None = None
+        if given.config.punctuated:
+            port = port_of("stated")
+            pages = given.pages.get(port, [])
+            self._stated = GroupBoundTable(given.inputs[STATEMENTS], port, given.store, given.budget, pages)
 
     @abstractmethod
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
@@ -74,8 +84,20 @@ class Aggregation(ABC):
         """All that windows to come need."""
 
     def idle(self, work: Allowance) -> Iterator[Out]:
-        """Nothing is put off."""
-        return iter(())
+        """The epoch is over: what was stated of groups takes effect."""
+        if self._stated:
+            self._stated.fold()
+            yield from self._close_groups(self._stated)
+            self._stated.clear()
+
+    def _close_groups(self, stated: GroupBoundTable) -> Iterator[Out]:
+        """The windows come out, and are gone, that end at or before the bound of their own group."""
+        raise TypeError(self._config)
+
+    def _stated_of(self, stated: GroupBoundTable, lane: Lane, partials: pa.RecordBatch) -> Times:
+        """The bound of each partial's group."""
+        places = [lane.group_places[lane.groups.index(name)] for name in self._config.punctuated]
+        return stated.of(hashes_of(partials), [partials.column(place) for place in places])
 
     def end(self) -> Iterator[Out]:
         """Every window comes out."""

@@ -135,6 +135,9 @@ class WindowAggregate:
     method: Method | WithParameters = "auto"
     start: str = "window_start"
     end: str = "window_end"
+    punctuated: tuple[str, ...] = ()
+    """Columns whose groups have bounds of their own, some of `by`: port 1 then takes statements about these groups,
+    shaped as `group_bounds` says. What an epoch states takes effect when the epoch is over."""
 
     def __post_init__(self) -> None:
         if not self.aggregates:
@@ -168,11 +171,27 @@ class WindowAggregate:
                 f"partition={list(self.window.partition)} counts rows by {', '.join(missing)}, "
                 f"which by={list(self.by)} does not show. Add the columns to by=."
             )
+        if self.punctuated and not self.closes_groups:
+            raise ConfigError(
+                f"{self.window} with method={self.method!r} and emit={self.emit!r} cannot close the windows of one "
+                f"group of {', '.join(self.punctuated)} before the others. Use sliding windows or sessions "
+                f"grouped by these columns, with emit='final', and leave method= out."
+            )
         self.window.on(self.unit)
+
+    @property
+    def closes_groups(self) -> bool:
+        """Whether the windows of one group can close before those of others.
+
+        They can where what has come out is also gone: WID holds each window of each group by itself, and a session is
+        one group's. Panes serve windows that are still open; which of a group's windows are closed is not kept.
+        """
+        alone = isinstance(self.window, Session) or (isinstance(self.window, Sliding) and self.method == "wid")
+        return alone and self.emit == "final" and set(self.punctuated) <= set(self.by)
 
     def check(self, inputs: tuple[RowType, ...]) -> None:
         """Raise an error if these rows cannot be aggregated so."""
-        (rows,) = inputs
+        rows = inputs[0]
         for name in self.by:
             if name not in rows.columns.names:
                 raise ConfigError.unknown_column("by", name, rows.columns.names)
@@ -198,7 +217,7 @@ class WindowAggregate:
     def output(self, inputs: tuple[RowType, ...]) -> pa.Schema:
         """The columns of the results."""
         self.check(inputs)
-        (rows,) = inputs
+        rows = inputs[0]
         axis = self.axis(inputs)
         fields = [(name, rows.columns.field(name).type) for name in self.by]
         fields += [(self.start, axis), (self.end, axis)]
@@ -209,7 +228,7 @@ class WindowAggregate:
 
     def axis(self, inputs: tuple[RowType, ...]) -> pa.DataType:
         """The type of window ends: that of the time column, or a long for row numbers."""
-        (rows,) = inputs
+        rows = inputs[0]
         if isinstance(self.window, BY_ROWS):
             return pa.int64()
         if rows.time is not None:
@@ -220,10 +239,13 @@ class WindowAggregate:
     def keys(self) -> tuple[str, ...]:
         """The columns whose hash places a row: a partition's rows must stay together, whatever group they are in.
 
-        Rows that are numbered as they arrive, all groups together, must be in one place.
+        Rows that are numbered as they arrive, all groups together, must be in one place; so must be all that a
+        statement about a group speaks of.
         """
         if self.by_arrival:
             return ()
+        if self.punctuated:
+            return self.punctuated
         return self.window.partition if isinstance(self.window, PartitionedWindow) else self.by
 
     @property
@@ -278,7 +300,7 @@ class WindowAggregate:
         A lane's schema is also that in which a host may feed partials of its own, on port 1 + the lane's place:
         `TIME` is then the start of the pane.
         """
-        (rows,) = inputs
+        rows = inputs[0]
         bounded = [(name, cast(Function, f)) for name, f in self.aggregates if not is_holistic(f)]
         keys = dict.fromkeys(f.keys for _, f in self.aggregates if is_holistic(f))
         ours: list[tuple[str, Function]] = [("__rows", Count())]
@@ -299,8 +321,8 @@ class WindowAggregate:
         window = self.window
         return (window.slide, window.origin) if isinstance(window, Sliding | Landmark) else None
 
-    def bounds(self, bound: Time) -> Bounds:
-        """What can still come out once the input is bound by `bound`."""
+    def bounds(self, bound: Time, *_: Time) -> Bounds:
+        """What can still come out once the rows are bound by `bound`, whatever groups have bounds of their own."""
         if self.buffering is not None and bound < TIME_MAX:
             # Rows close windows, not bounds: until the end, any window may still come out.
             return Bounds((TIME_MIN, TIME_MIN), (TIME_MIN, TIME_MIN))

@@ -86,6 +86,22 @@ class Partials:
             self.store.drop(name)
         self.pages[:] = pages
 
+    def remove(self, gone: Callable[[pa.RecordBatch], Mask]) -> None:
+        """Let go of the partials that `gone` marks; pages that have none of them stay as they are."""
+        kept: list[Page] = []
+        for page in self.pages:
+            rows = read_page(self.store, page)
+            left = ~gone(rows)
+            if left.all():
+                kept.append(page)
+                continue
+            left &= times_of(rows) >= page.floor
+            if left.any():
+                with self.budget.hold(rows.nbytes, "letting go of partials"):
+                    rows = rows.filter(pa.array(left))
+                    kept.append(replace(write_page(self.store, self.port, rows), run=page.run))
+        self.take(kept)
+
     @property
     def grown(self) -> bool:
         """Whether what came after the first run is at least half as much: then folding everything is paid for."""

@@ -26,10 +26,11 @@ Role = Literal[
     "volumes",
     "eager",
     "buffered",
+    "stated",
 ]
 """Partials of panes; what two stacks make of them; the window last closed; all before a landmark; partials of open
 windows, and of those that close now; rows of lazy groups; rows per group, groups that are eager; rows that buffering
-holds."""
+holds; bounds of groups that take effect at the end of the epoch."""
 
 _NAMES: tuple[Role, ...] = get_args(Role)
 

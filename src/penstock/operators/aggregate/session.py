@@ -7,7 +7,7 @@ merged. Rows may come in any order: one that bridges two sessions joins them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +17,9 @@ from penstock.core.pages import Page, read_page, write_page
 from penstock.core.rows import Indices, hashes_of, times_of
 from penstock.core.time import TIME_MAX, Time, Times
 from penstock.core.windows import Sessions
-from penstock.kernels.segments import numbers_of, segment_of, starts_of
-from penstock.operators.aggregate.aggregation import Aggregation, Given, tidy_pages
+from penstock.kernels.segments import Mask, numbers_of, segment_of, starts_of
+from penstock.operators.aggregate.aggregation import STATEMENTS, Aggregation, Given, tidy_pages
+from penstock.operators.aggregate.group_bounds import GroupBoundTable
 from penstock.operators.aggregate.lanes import Lane, differing
 from penstock.operators.aggregate.partials import Piece, Source, folded, pieces
 
@@ -37,6 +38,9 @@ class SessionAggregation(Aggregation):
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
         """The sessions of these rows alone; the main lane, which comes first, says where they start."""
+        if self._stated is not None and port == STATEMENTS:
+            self._stated.add(rows)
+            return iter(())
         starts = np.empty(0, np.int64)
         for place, partials in self._entry.lift(port, rows, lambda times: times):
             lane = self._entry.lanes[place]
@@ -51,7 +55,22 @@ class SessionAggregation(Aggregation):
         if bound <= self._bound:
             return
         self._bound = bound
-        if not self._any_complete():
+        yield from self._close(self._is_complete)
+
+    def _close_groups(self, stated: GroupBoundTable) -> Iterator[Out]:
+        """Sessions come out by the bound of their own group."""
+
+        def complete(main: pa.RecordBatch) -> Mask:
+            _, ends = self._ends(main)
+            bounds = self._stated_of(stated, self._entry.lanes[0], main)
+            ended: Mask = (ends < bounds) | (bounds == TIME_MAX)
+            return ended
+
+        return self._close(complete)
+
+    def _close(self, is_complete: Callable[[pa.RecordBatch], Mask]) -> Iterator[Out]:
+        """Merge what lies within a gap of each other; what is complete comes out, the rest stays."""
+        if not self._any(is_complete):
             return
         kept: list[list[Page]] = [[] for _ in self._tables]
         sources = [Source(table) for table in self._tables]
@@ -59,7 +78,7 @@ class SessionAggregation(Aggregation):
             tables = self._merged(piece)
             size = 3 * sum(table.nbytes for table in tables)
             with self._budget.hold(size, "merging sessions"):
-                complete = self._is_complete(tables[0])
+                complete = is_complete(tables[0])
                 yield from self._results.out(self._results.only(tables, complete), self._ends)
                 for place, table in enumerate(self._results.only(tables, ~complete)):
                     self._keep(kept[place], place, table)
@@ -68,18 +87,18 @@ class SessionAggregation(Aggregation):
 
     def state(self) -> State:
         """Sessions that rows may still join."""
-        return State(tidy_pages(self._tables))
+        return State((*tidy_pages(self._tables), *(self._stated.pages if self._stated is not None else ())))
 
     def _keep(self, pages: list[Page], place: int, rows: pa.RecordBatch) -> None:
         table = self._tables[place]
         if rows.num_rows:
             pages.append(write_page(table.store, table.port, table.lane.page_order(rows)))
 
-    def _any_complete(self) -> bool:
+    def _any(self, is_complete: Callable[[pa.RecordBatch], Mask]) -> bool:
         table = self._tables[0]
-        return any(self._is_complete(read_page(table.store, page)).any() for page in table.pages)
+        return any(is_complete(read_page(table.store, page)).any() for page in table.pages)
 
-    def _is_complete(self, main: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _is_complete(self, main: pa.RecordBatch) -> Mask:
         _, ends = self._ends(main)
         return np.full(ends.size, True) if self._bound == TIME_MAX else ends < self._bound
 

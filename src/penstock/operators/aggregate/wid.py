@@ -7,19 +7,22 @@ and each row updates range / slide partials: the plain way, and the best one whe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
 from penstock.core.operator import Out, State
 from penstock.core.rows import times_of
-from penstock.core.time import TIME_MAX, Time, Times
+from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
 from penstock.core.windows import Slides, Wid
-from penstock.operators.aggregate.aggregation import Aggregation, Given, tidy_pages
+from penstock.kernels.segments import Mask
+from penstock.operators.aggregate.aggregation import STATEMENTS, Aggregation, Given, tidy_pages
 from penstock.operators.aggregate.config import Panes
 from penstock.operators.aggregate.entry import inside
+from penstock.operators.aggregate.group_bounds import GroupBoundTable
 from penstock.operators.aggregate.inherited import Inherited
-from penstock.operators.aggregate.partials import Source
+from penstock.operators.aggregate.lanes import Lane
+from penstock.operators.aggregate.partials import Renumber, Source
 from penstock.operators.aggregate.results import Read
 from penstock.operators.aggregate.roles import by_port, port_of
 from penstock.operators.aggregate.spread import spread_over_windows
@@ -34,14 +37,17 @@ class WidAggregation(Aggregation):
         super().__init__(given)
         self._windows: Slides = given.config.window.on(given.config.unit)  # type: ignore[assignment]
         self._panes = Panes.of(self._windows)
-        pages = by_port(given.state, given.store, ("windows", "panes", "waiting"))
+        pages = by_port(given.state, given.store, ("windows", "panes", "waiting", "stated"))
         self._tables = [
             given.partials(lane, port_of("windows", place), pages) for place, lane in enumerate(self._entry.lanes)
         ]
         self._inherited = Inherited(self._entry, self._rows, self._panes, given.store, given.budget, pages)
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
-        """Fold rows by pane, then each pane into all its windows."""
+        """Fold rows by pane, then each pane into all its windows; what is said of groups waits for the epoch's end."""
+        if self._stated is not None and port == STATEMENTS:
+            self._stated.add(rows)
+            return iter(())
         first, after = self._windows.wids(times_of(rows))
         self._meter.aggregate(updates=int((after - first).sum()))
         held = inside(rows, after > first)
@@ -64,6 +70,28 @@ class WidAggregation(Aggregation):
         for table in self._tables:
             table.clear() if complete == TIME_MAX else table.forget_below(complete)
 
+    def _close_groups(self, stated: GroupBoundTable) -> Iterator[Out]:
+        """Entries of the windows and groups leave one by one: later bounds find only what is still open."""
+        numbers = self._tables[0].numbers()
+        if numbers is None:
+            return
+        closed = [self._closed_by(stated, table.lane) for table in self._tables]
+
+        def read(first: Wid, after: Wid) -> Read:
+            return self._read(first, after)._replace(renumber=[_only(mask) for mask in closed])
+
+        yield from self._results.close(numbers[0], numbers[1] + 1, read, self._ends)
+        for table, mask in zip(self._tables, closed, strict=True):
+            table.remove(mask)
+
+    def _closed_by(self, stated: GroupBoundTable, lane: Lane) -> Callable[[pa.RecordBatch], Mask]:
+        def mask(partials: pa.RecordBatch) -> Mask:
+            bounds = self._stated_of(stated, lane, partials)
+            ended: Mask = (self._windows.ends(times_of(partials)) <= bounds) & (bounds > TIME_MIN)
+            return ended
+
+        return mask
+
     def _read(self, first: Wid, after: Wid) -> Read:
         return Read([[Source(table, first, after)] for table in self._tables], [None] * len(self._tables))
 
@@ -73,4 +101,9 @@ class WidAggregation(Aggregation):
 
     def state(self) -> State:
         """The partials of open windows."""
-        return State((*tidy_pages(self._tables), *self._inherited.pages))
+        stated = self._stated.pages if self._stated is not None else ()
+        return State((*tidy_pages(self._tables), *self._inherited.pages, *stated))
+
+
+def _only(mask: Callable[[pa.RecordBatch], Mask]) -> Renumber:
+    return lambda partials: partials.filter(pa.array(mask(partials)))

@@ -17,15 +17,25 @@ from penstock.core.meter import Meter
 from penstock.core.operator import Allowance, Out, State
 from penstock.core.pages import PageStore
 from penstock.core.progress import Bounds
-from penstock.core.rows import RowType, times_of
-from penstock.core.time import TIME_MAX, TIME_MIN, Time
-from penstock.operators.progress.groups import GroupBounds
+from penstock.core.rows import RowType, hashes_of, times_of
+from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
+from penstock.operators.aggregate.group_bounds import GroupBoundTable
+from penstock.operators.progress.groups import group_type
 from penstock.operators.progress.outlets import split
+
+STATEMENTS = 1
+"""The port that takes statements about groups: what they say holds from the end of the epoch on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Guard one stream; its groups, if punctuations speak of any, are what its keys say (F01)."""
+    """Guard one stream; its groups, if punctuations speak of any, are what its keys say (F01).
+
+    Port 0 takes the rows. Port 1, where a host has it, takes statements: the columns of a group, and as their time the
+    bound of its later rows. An epoch's statements hold for the rows of later epochs, in whatever order they come.
+    """
+
+    method: str = "guard"
 
     def output(self, inputs: tuple[RowType, ...]) -> pa.Schema:
         """The same columns."""
@@ -37,39 +47,55 @@ class Guard:
         """At work."""
         return Guarding(inputs[0], store, budget, state)
 
+    def bounds(self, *ports: Time) -> Bounds:
+        """Rows pass at once: the bound is that of the rows."""
+        return Bounds((ports[0], ports[0]), (ports[0], ports[0]))
+
+    def bound(self, bounds: Bounds) -> Time:
+        """The bound on the event time of the rows that pass."""
+        return bounds.individual[0]
+
 
 class Guarding:
     """A guard at work."""
 
     def __init__(self, rows: RowType, store: PageStore, budget: Budget, state: State) -> None:
         self._type = rows
-        self._store = store
         self._bound: Time = state.meta.get("bound", TIME_MIN)
         self.violators: int = state.meta.get("violators", 0)
         """How many rows have been turned away."""
-        self._groups = GroupBounds(rows, budget)
-        self._groups.take_up(store, state.pages)
+        self._before = self.violators
+        groups = group_type(rows)
+        self._groups, self._said = (
+            GroupBoundTable(groups, port, store, budget, [page for page in state.pages if page.port == port])
+            for port in (0, STATEMENTS)
+        )
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
-        """Rows pass, or are late."""
-        late = times_of(rows) < np.maximum(self._bound, self._groups.of(rows))
+        """Rows pass, or are late; statements wait for the end of the epoch."""
+        if port == STATEMENTS:
+            self._said.add(rows)
+            return
+        late = times_of(rows) < np.maximum(self._bound, self._bounds_of(rows))
         self.violators += int(np.count_nonzero(late))
         yield from split(self._type, rows, late)
 
     def advance(self, port: int, bound: Time) -> Iterator[Out]:
         """A linear punctuation: it also holds for every group."""
-        self._bound = max(self._bound, bound)
-        self._groups.purge(self._bound)
+        if port != STATEMENTS and bound > self._bound:
+            self._bound = bound
+            self._groups.purge(bound)
         return iter(())
 
     def advance_groups(self, port: int, bounds: pa.RecordBatch) -> Iterator[Out]:
-        """Group-wise punctuations, see `group_batch`."""
-        self._groups.rise(bounds)
+        """Group-wise punctuations that hold at once, see `group_batch`."""
+        self._groups.add(bounds)
         self._groups.purge(self._bound)
         return iter(())
 
     def idle(self, work: Allowance) -> Iterator[Out]:
-        """Nothing is deferred."""
+        """The epoch is over: its statements hold from now on."""
+        self._groups.take_over(self._said)
         return iter(())
 
     def end(self) -> Iterator[Out]:
@@ -80,6 +106,15 @@ class Guarding:
         """As the input's."""
         return Bounds((self._bound, self._bound), (self._bound, self._bound))
 
+    def counts(self) -> dict[str, int]:
+        """How many rows of this epoch were turned away."""
+        return {"late": self.violators - self._before}
+
     def state(self) -> State:
         """The bounds, and how many violators there were."""
-        return State(tuple(self._groups.save(self._store, 0)), {"bound": self._bound, "violators": self.violators})
+        self._groups.tidy()
+        pages = (*self._groups.pages, *self._said.pages)
+        return State(pages, {"bound": self._bound, "violators": self.violators})
+
+    def _bounds_of(self, rows: pa.RecordBatch) -> Times:
+        return self._groups.of(hashes_of(rows), [self._type.column(rows, key) for key in self._type.keys])

@@ -1,0 +1,113 @@
+"""Sources that speak of one group at a time: how their bounds reach the windows that can use them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from penstock.core.errors import ConfigError
+from penstock.core.progress import Punctuated
+from penstock.core.rows import RowType
+from penstock.core.windows import Session, Sliding
+from penstock.flow.graph import (
+    AggregateNode,
+    GuardNode,
+    LookupNode,
+    Node,
+    OperatorNode,
+    SelectNode,
+    SourceNode,
+    StatementNode,
+    WhereNode,
+    passes,
+    sources_of,
+)
+from penstock.operators.progress.guard import Guard
+
+
+def guarded(source: SourceNode, by: tuple[str, ...], name: str) -> GuardNode:
+    """A source behind the guard that turns away rows below the bound of their own group."""
+    statements = _statements(source, by)
+    return GuardNode(
+        columns=source.columns,
+        time=source.time,
+        unit=source.unit,
+        clock=(str(source.time),),
+        name=name,
+        input=source,
+        statements=statements,
+        config=Guard(),
+        types=(RowType(source.columns, by, source.time), RowType(statements.columns, by)),
+    )
+
+
+def statements_for(node: Node, by: tuple[str, ...]) -> StatementNode | None:
+    """What says when groups of `by` are complete in a stream: only if they are groups of its source, unchanged.
+
+    Rows have to come from the source within their epoch, so that all that came before a statement is there when it is:
+    through conditions, projections that keep the columns of a group, and lookups in which no row waits.
+    """
+    steps: list[Node] = []
+    while isinstance(node, SelectNode | WhereNode) or (isinstance(node, LookupNode) and node.passes_updates):
+        steps.append(node)
+        node = node.input
+    if not isinstance(node, GuardNode) or not set(node.types[0].keys) <= set(by):
+        return None
+    kept = all(_keeps(step, node.columns.field(name)) for step in steps for name in node.types[0].keys)
+    return node.statements if kept else None
+
+
+def check_progress(node: OperatorNode) -> None:
+    """Raise if an operator waits for a bound that only the end of a source that speaks of groups would move."""
+    if isinstance(node, GuardNode) or (isinstance(node, AggregateNode) and node.statements is not None):
+        return
+    if isinstance(node, LookupNode) and node.config.max_age is None:
+        return
+    for source in sources_of(node):
+        policy = source.progress
+        if isinstance(policy, Punctuated) and policy.only_of_groups:
+            raise ConfigError(_stuck(node, source, policy))
+
+
+def _stuck(node: OperatorNode, source: SourceNode, policy: Punctuated) -> str:
+    groups = ", ".join(policy.by)
+    said = ", ".join(f"'{name}'" for name in policy.by)
+    instead = (
+        f"Add overall='…', a column of {source.name!r} that speaks of all groups, to punctuated(…), or idle='…' to let "
+        f"the source follow others while it is silent"
+    )
+    if isinstance(node, AggregateNode):
+        return (
+            f"{node.name} would give no result until source {source.name!r} ends: "
+            f"progress=punctuated({policy.column!r}, by=…) speaks of one {groups} at a time, and these windows cannot "
+            f"close so. Sliding windows and sessions can, right behind the source and its .where(…) and .select(…) "
+            f"with {groups} unchanged: write .by({said}), and leave emit= and method= out. {instead}."
+        )
+    return (
+        f"{node.name} needs a bound on all rows of source {source.name!r}, but progress=punctuated({policy.column!r}, "
+        f"by=…) speaks of one {groups} at a time: its state would grow, and results would wait, until the source ends. "
+        f"{instead}."
+    )
+
+
+def closes_groups(window: object, emit: object, method: object) -> bool:
+    """Whether windows asked for so can close group by group."""
+    return isinstance(window, Sliding | Session) and emit == "final" and method in ("auto", "wid")
+
+
+def _statements(source: SourceNode, by: tuple[str, ...]) -> StatementNode:
+    if not isinstance(source.progress, Punctuated):
+        raise TypeError(source)
+    return StatementNode(
+        columns=pa.schema([source.columns.field(name) for name in by]),
+        time=None,
+        unit=source.unit,
+        input=source,
+        said=source.progress.column,
+    )
+
+
+def _keeps(step: Node, column: pa.Field) -> bool:
+    """Whether a step hands a column on untouched, under its name, and as the type it is."""
+    if step.columns.names.count(column.name) != 1 or step.columns.field(column.name).type != column.type:
+        return False
+    return not isinstance(step, SelectNode) or passes(column.name, step.expressions)
