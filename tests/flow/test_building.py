@@ -104,7 +104,7 @@ def test_memory_must_be_a_size(memory):
             {"method": "magic"},
             r"method='magic' is not one of auto, oa, ewj, ah_ewj, rpwj, opob, .* Write one of these",
         ),
-        ({"how": "semi", "time": "right"}, r"time='right' is not to be had: how='semi' gives left rows only"),
+        ({"how": "semi", "time": "right"}, r"time='right' needs a right row, but how='semi' gives left rows only"),
         ({"how": "left", "time": "right"}, r"time='right' would be null for unmatched rows of how='left'\. Write"),
         ({"how": "full", "time": "left"}, r"time='left' would be null .* Write time='latest', 'latest' or 'earliest'"),
         ({"time": "middle"}, r"time='middle'"),

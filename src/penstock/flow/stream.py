@@ -693,7 +693,7 @@ def read_window(
     """
     if window is None:
         if range is None:
-            raise ConfigError("window() says not how long a window is. Write .window(range='10 min', slide='1 min').")
+            raise ConfigError("window() needs a length. Write .window(range='10 min', slide='1 min').")
         return sliding(range, slide, origin)
     if range is not None or slide is not None:
         raise ConfigError(f"window={window} and range= are two windows. Write one of them.")

@@ -153,8 +153,8 @@ class WindowAggregate:
             raise ConfigError(f"emit={self.emit!r} is not one of final, update. Or write emit=pk.early('1 min').")
         if self.emit != "final" and not (isinstance(self.window, Sliding) and self.method in ("auto", "paned")):
             raise ConfigError(
-                f"emit={self.emit!r} is to be had for sliding windows by panes, not for {self.window} with "
-                f"method={self.method!r}. Write emit='final'."
+                f"emit={self.emit!r} is supported only for sliding windows computed by panes, not for {self.window} "
+                f"with method={self.method!r}. Write emit='final'."
             )
         if isinstance(self.emit, Early):
             self.emit.every.on(self.unit, "every")

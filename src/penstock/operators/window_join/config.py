@@ -89,7 +89,7 @@ class WindowJoin:
             raise ConfigError(f"time={self.time!r} is not one of {', '.join(get_args(JoinTime))}.")
         if self.time == "right" and self.how in LEFT_ONLY:
             raise ConfigError(
-                f"time='right' is not to be had: how={self.how!r} gives left rows only. Write time='left'."
+                f"time='right' needs a right row, but how={self.how!r} gives left rows only. Write time='left'."
             )
         if self.time in ("left", "right") and self.time not in _TIMES[self.how]:
             raise ConfigError(
