@@ -48,7 +48,10 @@ def test_a_condition_that_is_null_does_not_hold():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: sql.select(ROWS, ["nmae"]), r"'nmae' cannot be computed: .*nmae.* not found"),
+        (
+            lambda: sql.select(ROWS, ["nmae"]),
+            r"'nmae' cannot be computed: .*nmae.* not a column of this stream\. Did you mean 'name'\?",
+        ),
         (lambda: sql.where(ROWS, "amount >"), r"'amount >' (is not a Spark SQL expression|cannot be computed)"),
         (lambda: sql.where(ROWS, 5), r"5 is a int; in a local flow, write the expression as a string"),
         (lambda: sql.select(ROWS, ["amount + (1"]), r"is not a Spark SQL expression"),

@@ -6,9 +6,18 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Self
 
+from penstock.core.secrets import redacted
+
 
 class PenstockError(Exception):
-    """The root of every error penstock raises on purpose."""
+    """The root of every error penstock raises on purpose. No message shows the password of an address.
+
+    >>> print(PenstockError("Cannot read s3://key:secret@bucket/rows"))
+    Cannot read s3://key:***@bucket/rows
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(redacted(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class ConfigError(PenstockError):

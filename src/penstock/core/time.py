@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.core.durations import TimeUnit
 from penstock.core.errors import ConfigError, TimeError
@@ -23,6 +24,10 @@ TIME_MAX: Time = 2**63 - 1
 
 Times = npt.NDArray[np.int64]
 """The times of many rows."""
+
+
+STEPS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+"""Microseconds in a step of a timestamp column, by its unit."""
 
 
 def time_unit(schema: pa.Schema, column: str, argument: str = "time") -> TimeUnit:
@@ -56,12 +61,24 @@ def as_times(column: pa.Array | pa.ChunkedArray) -> pa.Int64Array:
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     kind = whole.type
     if pa.types.is_timestamp(kind):
-        return whole.cast(pa.timestamp("us", kind.tz)).view(pa.int64())
+        return _in_microseconds(whole).view(pa.int64())
     if pa.types.is_date32(kind):
         return whole.view(pa.int32()).cast(pa.int64())
     if pa.types.is_date64(kind):
         return whole.cast(pa.date32()).view(pa.int32()).cast(pa.int64())
     return whole.cast(pa.int64())
+
+
+def _in_microseconds(times: pa.TimestampArray) -> pa.TimestampArray:
+    """Timestamps in microseconds; null where that is too far from 1970 for 64 bits."""
+    kind = pa.timestamp("us", times.type.tz)
+    try:
+        return times.cast(kind)
+    except pa.ArrowInvalid:
+        most = TIME_MAX // STEPS[times.type.unit]
+        steps = times.view(pa.int64())
+        near = pc.and_(pc.less_equal(steps, most), pc.greater_equal(steps, -most))
+        return pc.if_else(near, times, None).cast(kind)
 
 
 def from_times(times: pa.Int64Array, kind: pa.DataType) -> pa.Array:

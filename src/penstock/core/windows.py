@@ -89,6 +89,10 @@ class Sliding:
         """These windows over a time column of `unit`."""
         return Slides(self.range.on(unit, "range"), self.slide.on(unit, "slide"), _origin(self.origin, unit))
 
+    def edges(self, unit: TimeUnit) -> tuple[int, ...]:
+        """What windows start and end at multiples of, or that far from a row, in steps of `unit`."""
+        return self.range.on(unit), self.slide.on(unit), _origin(self.origin, unit)
+
     def __str__(self) -> str:
         origin = f", origin={self.origin}" if self.origin.amount else ""
         return f"sliding(range={self.range}, slide={self.slide}{origin})"
@@ -115,6 +119,10 @@ class TupleWindow:
     def on(self, unit: TimeUnit = "ticks") -> Slides:
         """These windows over row numbers, whatever the unit of the time column is."""
         return Slides(self.range, self.slide, 0)
+
+    def edges(self, unit: TimeUnit) -> tuple[int, ...]:
+        """What windows start and end at multiples of, or that far from a row, in steps of `unit`."""
+        return ()
 
     def __str__(self) -> str:
         order = f", order={self.order!r}" if self.order else ""
@@ -150,6 +158,10 @@ class PartitionedWindow:
         """These windows over the ranks of one partition."""
         return Slides(self.range, self.slide, 0)
 
+    def edges(self, unit: TimeUnit) -> tuple[int, ...]:
+        """What windows start and end at multiples of, or that far from a row, in steps of `unit`."""
+        return ()
+
     def __str__(self) -> str:
         order = f", order={self.order!r}" if self.order else ""
         return f"rows(range={self.range}, slide={self.slide}, partition={list(self.partition)}{order})"
@@ -172,6 +184,10 @@ class Landmark:
     def on(self, unit: TimeUnit) -> Landmarks:
         """These windows over a time column of `unit`."""
         return Landmarks(self.slide.on(unit, "slide"), _origin(self.origin, unit))
+
+    def edges(self, unit: TimeUnit) -> tuple[int, ...]:
+        """What windows start and end at multiples of, or that far from a row, in steps of `unit`."""
+        return self.slide.on(unit), _origin(self.origin, unit)
 
     def __str__(self) -> str:
         origin = f", origin={self.origin}" if self.origin.amount else ""
@@ -213,6 +229,10 @@ class SlideByTuple:
         """These windows over a time column of `unit`."""
         return TupleSlides(self.range.on(unit, "range"), self.every, self.by)
 
+    def edges(self, unit: TimeUnit) -> tuple[int, ...]:
+        """What windows start and end at multiples of, or that far from a row, in steps of `unit`."""
+        return (1,)
+
     def __str__(self) -> str:
         every = f", every={self.every}, by={self.by!r}" if self.by != "each" else ""
         return f"slide_by_tuple(range={self.range}{every})"
@@ -236,6 +256,10 @@ class Session:
     def on(self, unit: TimeUnit) -> Sessions:
         """These windows over a time column of `unit`."""
         return Sessions(self.gap.on(unit, "gap"))
+
+    def edges(self, unit: TimeUnit) -> tuple[int, ...]:
+        """What windows start and end at multiples of, or that far from a row, in steps of `unit`."""
+        return (self.gap.on(unit),)
 
     def __str__(self) -> str:
         return f"session(gap={self.gap})"

@@ -16,7 +16,7 @@ from penstock.core.progress import NoPromise, Policy, Punctuated
 from penstock.core.rows import RESERVED
 from penstock.core.time import time_unit
 from penstock.flow.display import Explanation, Status, preformatted
-from penstock.flow.graph import Freshness, JoinNode, Node, SourceNode, sources_of
+from penstock.flow.graph import Freshness, JoinNode, Node, SourceNode, check_unique, sources_of
 from penstock.flow.groups import guarded
 from penstock.flow.report import Report
 from penstock.flow.sinks import ParquetSink, Sink
@@ -133,6 +133,7 @@ class Flow(abc.ABC):
         for reserved in RESERVED:
             if reserved in columns.names:
                 raise ConfigError(f"Column {reserved!r} has a name that penstock uses inside. Rename it in the source.")
+        check_unique(columns, "The source has")
         unit = time_unit(columns, time)
         policy = progress if progress is not None else NoPromise()
         if not hasattr(policy, "bound_from_rows"):

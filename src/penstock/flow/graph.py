@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -266,6 +267,13 @@ class ProgressNode(OperatorNode):
 
 MISSED = ("missed_from", "missed_until")
 """Columns of late rows beside a window aggregation: where the first window that they missed starts, the last ends."""
+
+
+def check_unique(columns: pa.Schema, what: str) -> None:
+    """Refuse columns of which two have one name."""
+    twice = next((name for name, times in Counter(columns.names).items() if times > 1), None)
+    if twice is not None:
+        raise ConfigError(f"{what} two columns {twice!r}. Give one of them another name.")
 
 
 def late_columns(node: Node) -> pa.Schema:

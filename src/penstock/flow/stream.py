@@ -25,8 +25,10 @@ from penstock.flow.graph import (
     OperatorNode,
     ProgressNode,
     SelectNode,
+    SourceNode,
     UnionNode,
     WhereNode,
+    check_unique,
     clock_of,
     late_columns,
     passes,
@@ -213,6 +215,7 @@ class Stream(Outlets):
         if not expressions:
             raise ConfigError("select() names no column. Write .select('*', 'amount * 2 AS twice').")
         columns = self._flow._columns_after_select(self._node, expressions)
+        check_unique(columns, "select() gives")
         time = self._node.time if passes(self._node.time, expressions) else None
         return self._made(
             SelectNode(
@@ -793,12 +796,44 @@ def _as_keys(columns: pa.Schema, keys: tuple[tuple[str, str], ...], table: pa.Sc
 
 
 def _check_late(node: Node) -> None:
-    names = late_columns(node).names
+    columns = late_columns(node)
+    names = columns.names
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ConfigError(
             f"A source has a column {twice!r}, which is what .late calls one of its own. Rename it in the source."
         )
+    for source in sources_of(node):
+        for field in source.columns:
+            if columns.field(field.name).type != field.type and not _has_text(field.type):
+                raise _no_text(field, source, sources_of(node))
+
+
+def _has_text(kind: pa.DataType) -> bool:
+    """Whether any value of this type can be written as text."""
+    if pa.types.is_dictionary(kind):
+        return _has_text(kind.value_type)
+    bytes_or_worse = (
+        pa.types.is_nested,
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+        pa.types.is_binary_view,
+        pa.types.is_fixed_size_binary,
+        pa.types.is_interval,
+    )
+    return not any(is_one(kind) for is_one in bytes_or_worse)
+
+
+def _no_text(field: pa.Field, source: SourceNode, sources: Sequence[SourceNode]) -> ConfigError:
+    others = [
+        (other.name, other.columns.field(field.name).type) for other in sources if field.name in other.columns.names
+    ]
+    name, kind = next((name, kind) for name, kind in others if kind != field.type)
+    return ConfigError(
+        f"Column {field.name!r} is of type {field.type} in source {source.name!r} and {kind} in source {name!r}. "
+        f".late has the rows of both in one table and such a column as text, which {field.type} has none of. "
+        f"Rename the column in one of them before flow.source(…)."
+    )
 
 
 def _show(columns: pa.Schema) -> str:

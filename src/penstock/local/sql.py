@@ -1,13 +1,33 @@
-"""Spark SQL expressions over Arrow tables, in process: read as Spark writes them, run by DuckDB."""
+"""Spark SQL expressions over Arrow tables, in process: parsed as Spark's, evaluated by DuckDB.
+
+Only expressions that compute something, and only the columns they name, go through DuckDB; other columns pass as they
+are. DuckDB can read nothing else: no files, no extensions, no Python variables.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.core.errors import ConfigError
 from penstock.core.rows import TIME
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+_PLACE = "__place"
+"""The place of a row among those given: an expression like explode() makes several rows of one."""
+
+Sides = tuple[dict[str, str], dict[str, str]]
+"""What a condition on pairs may call each side's columns, and the columns of the pairs they are."""
+
+Find = Callable[[Sequence[str]], tuple[str, Sequence[str]]]
+"""A dotted name in an expression to the column that it means, and the fields in that."""
 
 
 def select(rows: pa.Table, expressions: Sequence[str]) -> pa.Table:
@@ -16,10 +36,22 @@ def select(rows: pa.Table, expressions: Sequence[str]) -> pa.Table:
     >>> select(pa.table({"a": [1, 2]}), ["a", "a * 2 AS twice"]).column("twice").to_pylist()
     [2, 4]
     """
-    shown = [_duckdb(text) for text in expressions]
+    columns = _Columns(rows)
+    shown = [item for text in expressions for item in _items(text, columns)]
     if TIME in rows.column_names:
-        shown = [f"* EXCLUDE ({TIME})" if text == "*" else text for text in shown] + [TIME]
-    return _run(f"SELECT {', '.join(shown)} FROM given", rows, expressions)
+        shown.append(_Passing(TIME, TIME))
+    computed = [item for item in shown if isinstance(item, _Computed)]
+    if any(item.expands for item in computed):
+        # How many columns it makes only DuckDB knows: all go through it, to come out in order.
+        computed = [columns.computed(item) if isinstance(item, _Passing) else item for item in shown]
+        return _run(rows, columns, computed, expressions).drop_columns([_PLACE])
+    if not computed:
+        return _side_by_side(rows, shown, iter(()))
+    found = _run(rows, columns, computed, expressions)
+    place = found.column(_PLACE).to_numpy()
+    if place.size != rows.num_rows or (np.diff(place) != 1).any():
+        rows = rows.take(place)
+    return _side_by_side(rows, shown, zip(found.column_names, found.columns, strict=True))
 
 
 def where(rows: pa.Table, condition: str) -> pa.Table:
@@ -28,35 +60,191 @@ def where(rows: pa.Table, condition: str) -> pa.Table:
     >>> where(pa.table({"a": [1, 2]}), "a > 1").num_rows
     1
     """
-    return _run(f"SELECT * FROM given WHERE {_duckdb(condition)}", rows, [condition])
+    columns = _Columns(rows)
+    return _kept(rows, columns, condition, columns.find)
 
 
-def where_pairs(rows: pa.Table, condition: str, sides: tuple[dict[str, str], dict[str, str]]) -> pa.Table:
+def where_pairs(rows: pa.Table, condition: str, sides: Sides) -> pa.Table:
     """The pairs for which `condition` over ``l`` and ``r`` holds; `sides` says which columns those names are."""
-    packed = ["{" + ", ".join(f"'{name}': {_quote(shown)}" for name, shown in side.items()) + "}" for side in sides]
-    pairs = f"SELECT {packed[0]} AS l, {packed[1]} AS r FROM given"
-    holds = _run(f"SELECT coalesce({_duckdb(condition)}, false) AS holds FROM ({pairs})", rows, [condition])
-    return rows.filter(holds.column("holds"))
+    names = {side: _Names(columns, "this side of the join") for side, columns in zip("lr", sides, strict=True)}
+
+    def find(parts: Sequence[str]) -> tuple[str, Sequence[str]]:
+        side = parts[0].lower()
+        if side not in names or len(parts) < 2:
+            raise ConfigError(
+                f"{'.'.join(parts)} is not a column of a pair. Write l.{parts[-1]} for the left row's or r.{parts[-1]} "
+                f"for the right row's."
+            )
+        return sides["lr".index(side)][names[side].find(parts[1])], parts[2:]
+
+    return _kept(rows, _Columns(rows), condition, find)
 
 
-def _run(query: str, rows: pa.Table, written: Sequence[str]) -> pa.Table:
+@dataclass(frozen=True, slots=True)
+class _Passing:
+    """A column of the rows, under a name of its own."""
+
+    name: str
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """An expression that DuckDB computes, and the columns it needs."""
+
+    text: str
+    needs: frozenset[str]
+    expands: bool = False
+    """Whether it may be several columns, as ``struct.*`` is."""
+
+
+_Item = _Passing | _Computed
+
+
+class _Names:
+    """Names that an expression may use: as they are written, or in any case where that is clear."""
+
+    def __init__(self, names: Iterable[str], of: str = "this stream") -> None:
+        self._names = list(names)
+        self._of = of
+        self.folded: dict[str, list[str]] = {}
+        for name in self._names:
+            self.folded.setdefault(name.lower(), []).append(name)
+
+    def find(self, name: str) -> str:
+        """The name that is meant."""
+        alike = self.folded.get(name.lower(), [])
+        if name in alike:
+            return name
+        if len(alike) > 1:
+            raise ConfigError(
+                f"column={name!r} may be {' or '.join(map(repr, alike))}. Write it in upper and lower case as the "
+                f"column is."
+            )
+        if not alike:
+            raise ConfigError.unknown_column("column", name, self._names, self._of)
+        return alike[0]
+
+
+class _Columns:
+    """The columns of some rows, and what DuckDB, to which ``a`` and ``A`` are one name, calls them."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.names = [name for name in rows.column_names if name != TIME]
+        self._known = _Names(self.names)
+        self.inside = {TIME: TIME}
+        for folded, alike in self._known.folded.items():
+            for number, name in enumerate(alike):
+                inside = name
+                while number and inside.lower() in self._known.folded:
+                    inside, number = f"{folded}_{number}", number + 1
+                self.inside[name] = inside
+
+    def find(self, parts: Sequence[str]) -> tuple[str, Sequence[str]]:
+        """The column of a dotted name, and the fields in it."""
+        return self._known.find(parts[0]), parts[1:]
+
+    def computed(self, item: _Passing) -> _Computed:
+        """A column that passes, as an expression."""
+        return _Computed(f"{_quote(self.inside[item.column])} AS {_quote(item.name)}", frozenset([item.column]))
+
+    def bound(self, tree: exp.Expression, written: str, find: Find) -> _Computed:
+        """A parsed expression over these columns."""
+        from sqlglot import exp
+
+        needs: set[str] = set()
+
+        def bind(node: exp.Expression) -> exp.Expression:
+            if not isinstance(node, exp.Column):
+                return node
+            star = isinstance(node.this, exp.Star)
+            parts = [part.name for part in node.parts if not isinstance(part, exp.Star)]
+            if not parts:
+                return node
+            column, fields = find(parts)
+            needs.add(column)
+            names = [exp.to_identifier(name, quoted=True) for name in (self.inside[column], *fields)]
+            if star:
+                return exp.Column(this=exp.Star(), table=names[-1], db=names[-2] if len(names) > 1 else None)
+            return exp.Dot.build([exp.Column(this=names[0]), *names[1:]]) if fields else exp.Column(this=names[0])
+
+        expands = isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star)
+        try:
+            return _Computed(tree.copy().transform(bind).sql(dialect="duckdb"), frozenset(needs), expands)
+        except ConfigError as error:
+            raise _cannot([written], error) from error
+        except Exception as error:  # sqlglot raises whatever it meets
+            raise _not_an_expression(written, error) from error
+
+
+def _items(text: str, columns: _Columns) -> Iterator[_Item]:
+    """What one expression of a select gives."""
+    from sqlglot import exp
+
+    tree = _parsed(text)
+    if isinstance(tree, exp.Star):
+        left_out = {columns.find([column.name])[0] for column in tree.args.get("except_") or ()}
+        yield from (_Passing(name, name) for name in columns.names if name not in left_out)
+        return
+    plain = tree.this if isinstance(tree, exp.Alias) else tree
+    if isinstance(plain, exp.Column) and len(plain.parts) == 1 and not isinstance(plain.this, exp.Star):
+        try:
+            column, _ = columns.find([plain.name])
+        except ConfigError as error:
+            raise _cannot([text], error) from error
+        yield _Passing(tree.alias or column, column)
+    else:
+        yield columns.bound(tree, text, columns.find)
+
+
+def _side_by_side(rows: pa.Table, shown: Sequence[_Item], computed: Iterator[tuple[str, pa.ChunkedArray]]) -> pa.Table:
+    both = [next(computed) if isinstance(item, _Computed) else (item.name, rows.column(item.column)) for item in shown]
+    return pa.table([column for _, column in both], names=[name for name, _ in both])
+
+
+def _kept(rows: pa.Table, columns: _Columns, condition: str, find: Find) -> pa.Table:
+    """The rows for which a condition holds."""
+    holds = _run(rows, columns, [columns.bound(_parsed(condition), condition, find)], [condition]).column(0)
+    if not (pa.types.is_boolean(holds.type) or pa.types.is_null(holds.type)) or len(holds) != rows.num_rows:
+        raise ConfigError(
+            f"{condition!r} is no condition: it gives {holds.type}, not true or false. Compare it with something, as "
+            f"in '{condition} > 0'."
+        )
+    return rows.filter(holds.cast(pa.bool_()))
+
+
+def _run(rows: pa.Table, columns: _Columns, computed: Sequence[_Computed], written: Sequence[str]) -> pa.Table:
+    """What DuckDB computes, and the place of the row that each row comes from."""
     import duckdb
 
+    needed = [name for name in rows.column_names if any(name in item.needs for item in computed)]
+    place = pa.array(np.arange(rows.num_rows))
+    given = rows.select(needed).rename_columns([columns.inside[name] for name in needed]).append_column(_PLACE, place)
+    query = f"SELECT {', '.join(item.text for item in computed)}, {_PLACE} FROM given"
     with duckdb.connect() as engine:
-        engine.execute("SET TimeZone = 'UTC'")
-        engine.register("given", rows)
+        engine.execute(_SETTINGS)
+        engine.register("given", given)
         try:
             found = engine.sql(query).to_arrow_table()
-        except duckdb.Error as error:
-            raise ConfigError(f"{', '.join(written)!r} cannot be computed: {error}") from error
-    return found.cast(pa.schema([_as_given(field, rows) for field in found.schema]))
+        except (duckdb.Error, RuntimeError, ValueError) as error:
+            raise _cannot(written, error) from error
+    arrays = [column.cast(_as_given(field, rows)) for field, column in zip(found.schema, found.columns, strict=True)]
+    return pa.table(arrays, names=found.column_names)
 
 
-def _as_given(field: pa.Field, rows: pa.Table) -> pa.Field:
+_SETTINGS = """
+    SET TimeZone = 'UTC';
+    SET python_enable_replacements = false;
+    SET enable_external_access = false;
+    SET lock_configuration = true;
+"""
+
+
+def _as_given(field: pa.Field, rows: pa.Table) -> pa.DataType:
     """DuckDB gives back some types as others (large strings, zones); a column that only passed keeps its own."""
     if field.name in rows.column_names and _same_family(field.type, rows.schema.field(field.name).type):
-        return rows.schema.field(field.name)
-    return field
+        return rows.schema.field(field.name).type
+    return field.type
 
 
 def _same_family(a: pa.DataType, b: pa.DataType) -> bool:
@@ -66,21 +254,52 @@ def _same_family(a: pa.DataType, b: pa.DataType) -> bool:
 _STRINGS = {"string", "large_string", "string_view"}
 
 
-def _duckdb(expression: str) -> str:
+def _parsed(expression: str) -> exp.Expression:
+    """An expression of Spark's, parsed."""
     if not isinstance(expression, str):
         raise ConfigError(
             f"{expression!r} is a {type(expression).__name__}; in a local flow, write the expression as a string."
         )
+    return _tree(expression)
+
+
+@lru_cache(maxsize=256)
+def _tree(expression: str) -> exp.Expression:
     try:
         import sqlglot
+        from sqlglot import exp
     except ModuleNotFoundError as missing:
         raise ConfigError(
             "SQL expressions in a local flow need two more packages: pip install 'penstock[local]'."
         ) from missing
     try:
-        return sqlglot.parse_one(expression, read="spark").sql(dialect="duckdb") if expression != "*" else "*"
-    except sqlglot.errors.ParseError as error:
-        raise ConfigError(f"{expression!r} is not a Spark SQL expression: {error}") from error
+        tree: Any = sqlglot.parse_one(expression, read="spark")
+    except Exception as error:  # sqlglot raises whatever it meets
+        raise _not_an_expression(expression, error) from error
+    is_value = isinstance(tree, _values(exp))
+    if not is_value or tree.find(exp.Query, exp.DDL, exp.Command, exp.Table) is not None:
+        raise ConfigError(
+            f"{expression!r} is a statement or holds a query, but an expression computes a value from one row. "
+            f"Write one over the stream's columns, as in 'amount * 2'."
+        )
+    return tree
+
+
+def _values(exp: Any) -> tuple[type, ...]:
+    """What stands for a value."""
+    return (exp.Condition, exp.Alias, exp.Star, exp.Paren, exp.Interval, exp.Aliases, exp.Tuple)
+
+
+def _cannot(written: Sequence[str], error: Exception) -> ConfigError:
+    return ConfigError(f"{', '.join(written)!r} cannot be computed: {error}")
+
+
+def _not_an_expression(written: str, error: Exception) -> ConfigError:
+    if isinstance(error, RecursionError):
+        return ConfigError(
+            f"{written[:60]!r}… is nested too deeply to be read. Compute parts of it in a .select(…) before."
+        )
+    return ConfigError(f"{written!r} is not a Spark SQL expression: {error}")
 
 
 def _quote(name: str) -> str:

@@ -18,7 +18,7 @@ from penstock.core.operator import Logic, State
 from penstock.core.pages import PageStore
 from penstock.core.progress import Bounds
 from penstock.core.rows import SLIDE, TIME, RowType
-from penstock.core.time import TIME_MAX, TIME_MIN, Time
+from penstock.core.time import STEPS, TIME_MAX, TIME_MIN, Time
 from penstock.core.windows import (
     Landmark,
     PartitionedWindow,
@@ -227,13 +227,17 @@ class WindowAggregate:
         return pa.schema([*fields, (EMITTED, pa.string())] if self.emit != "final" else fields)
 
     def axis(self, inputs: tuple[RowType, ...]) -> pa.DataType:
-        """The type of window ends: that of the time column, or a long for row numbers."""
+        """The type of window ends: that of the time column if it can hold them, microseconds or a long otherwise."""
         rows = inputs[0]
-        if isinstance(self.window, BY_ROWS):
+        if isinstance(self.window, BY_ROWS) or self.unit == "ticks":
             return pa.int64()
-        if rows.time is not None:
-            return rows.columns.field(rows.time).type
-        return {"microseconds": pa.timestamp("us", "UTC"), "days": pa.date32(), "ticks": pa.int64()}[self.unit]
+        if rows.time is None:
+            return pa.timestamp("us", "UTC") if self.unit == "microseconds" else pa.date32()
+        kind = rows.columns.field(rows.time).type
+        step = STEPS[kind.unit] if pa.types.is_timestamp(kind) else 1
+        if all(edge % step == 0 for edge in self.window.edges(self.unit)):
+            return kind
+        return pa.timestamp("us", kind.tz)
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from penstock.operators.window_join.methods import (
     AhEwj,
     Ewj,
     Method,
+    check_durations,
     is_baseline,
     method_name,
     parameters,
@@ -102,6 +103,7 @@ class WindowJoin:
                 f"Write method='oa', which does every kind of join, or how='inner'."
             )
         self.within.reach(self.unit)
+        check_durations(self.method, self.unit)
 
     def columns(self, inputs: tuple[RowType, ...]) -> tuple[OutputColumn, ...]:
         """Where each column of the results comes from."""

@@ -552,11 +552,10 @@ class DeferringJoin(abc.ABC):
         return _Held(window.read(blocks), self._budget, len(blocks) > 1)
 
     def _steps(self, duration: DurationLike | None, default: str) -> int:
-        """A duration in steps of the time column; where that is a mere number, its default is none."""
-        unit = self._config.unit
-        if duration is None:
-            return 0 if unit == "ticks" else Duration.of(default).on(unit, "default")
-        return Duration.of(duration).on(unit, "method")
+        """A duration in steps of the time column; where that counts days or is a mere number, the default is none."""
+        if duration is not None:
+            return Duration.of(duration).on(self._config.unit, "method")
+        return Duration.of(default).on("microseconds") if self._config.unit == "microseconds" else 0
 
     def _now(self) -> Time:
         """How far both ports have got: the only clock there is."""

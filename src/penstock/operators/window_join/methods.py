@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
-from penstock.core.durations import Duration, DurationLike
+from penstock.core.durations import Duration, DurationLike, TimeUnit
 from penstock.core.errors import ConfigError
 
 MethodName = Literal["auto", "oa", "ewj", "ah_ewj", "rpwj"]
@@ -65,7 +65,7 @@ class Ewj(Segments):
     refresh: int = 5
     """Epoch: how many probes until the frequent blocks are chosen anew."""
     idle_gap: DurationLike | None = None
-    """How long after a probe an idle join may probe again: 15 seconds, or at once where time is a mere number."""
+    """How long after a probe an idle join may probe again: 15 seconds, or at once where time does not count those."""
 
     def __post_init__(self) -> None:
         Segments.__post_init__(self)
@@ -133,7 +133,7 @@ class Rpwj(Segments):
     """α: what is left of arrival counts after each epoch of theirs."""
     count_epoch: DurationLike | None = None
     idle_gap: DurationLike | None = None
-    """The least time between two reactive stages: 15 seconds, or none where time is a mere number."""
+    """The least time between two reactive stages: 15 seconds, or none where time does not count those."""
     high_mark: int = 100
     """So many blocks of arrivals at once are processed block by block …"""
     low_mark: int = 2
@@ -182,6 +182,15 @@ def read_method(method: str | Deferring) -> Method:
             f"Write one of these, or the parameters of one, as in method=pk.Ewj(probe=0.5)."
         )
     return plain  # type: ignore[return-value]
+
+
+def check_durations(method: Method, unit: TimeUnit) -> None:
+    """Raise an error unless the lengths of time that a method was given can be counted in `unit`."""
+    if isinstance(method, Deferring):
+        for name in ("idle_gap", "count_epoch", "slide"):
+            given = getattr(method, name, None)
+            if given is not None and Duration.of(given, name).on(unit, name) < 0:
+                raise ConfigError(f"{name}={given!r} is negative. Write 0 or more.")
 
 
 def is_baseline(method: Method) -> bool:

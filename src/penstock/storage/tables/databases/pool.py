@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from penstock.core.errors import PenstockError, TableError
+from penstock.core.secrets import redacted
 from penstock.storage.tables.databases.duck import DuckDb
 from penstock.storage.tables.databases.postgres import Postgres
 from penstock.storage.tables.databases.protocol import Database
@@ -64,15 +64,17 @@ def ask(source: Source, question: Callable[[Database], T]) -> T:
     except PenstockError:
         raise
     except Exception as error:
-        if database.alive():
-            raise _refused(source, error) from error
+        cause = _harmless(source, error)
+    if database.alive():
+        raise _refused(source, cause) from cause
     _forget(source)
     try:
         return question(connected(source))
     except PenstockError:
         raise
     except Exception as error:
-        raise _refused(source, error) from error
+        cause = _harmless(source, error)
+    raise _refused(source, cause) from cause
 
 
 def shown(source: Source) -> str:
@@ -83,7 +85,7 @@ def shown(source: Source) -> str:
     """
     if not isinstance(source, str):
         return getattr(source, "__qualname__", "a database")
-    return re.sub(r"(password=)[^&\s]+", r"\1***", re.sub(r"(://[^:/@]*:)[^@]*@", r"\1***@", source))
+    return redacted(source)
 
 
 def _connect(source: Source) -> Database:
@@ -94,10 +96,11 @@ def _connect(source: Source) -> Database:
     except ImportError as missing:
         raise _no_driver(missing) from missing
     except Exception as error:
-        raise TableError(
-            f"Cannot connect to {shown(source)}: {error}. Check that it runs and can be reached from every worker; an "
-            f"address looks like {_KNOWN}."
-        ) from error
+        cause = _harmless(source, error)
+    raise TableError(
+        f"Cannot connect to {shown(source)}: {cause}. Check that it runs and can be reached from every worker; an "
+        f"address looks like {_KNOWN}. In one, write % @ : / of a password as %25 %40 %3A %2F."
+    ) from cause
 
 
 def _at(url: str) -> Database:
@@ -129,6 +132,15 @@ def _of(connection: Any) -> Database:
 def _no_driver(missing: ImportError) -> TableError:
     extra = "duckdb" if "duckdb" in str(missing) else "postgres"
     return TableError(f"This database needs one more package: pip install 'penstock[{extra}]'.")
+
+
+def _harmless(source: Source, error: Exception) -> Exception:
+    """A driver's error; another in its place if it shows a password.
+
+    Raise from it outside of the `except` block: within, Python chains the driver's error as well.
+    """
+    text = redacted(str(error), source if isinstance(source, str) else "")
+    return error if text == str(error) else RuntimeError(f"{type(error).__name__}: {text}")
 
 
 def _refused(source: Source, error: Exception) -> TableError:
