@@ -23,7 +23,8 @@ from penstock.core.progress import Bounds
 from penstock.core.rows import RowType, concat, hashes_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
 from penstock.kernels.distinct import firsts
-from penstock.operators.progress.groups import GroupBounds, group_type, size_of
+from penstock.lab.operators.group_bounds import GroupBounds, size_of
+from penstock.operators.progress.groups import group_type
 
 
 class News(NamedTuple):
