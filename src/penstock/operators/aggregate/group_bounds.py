@@ -27,9 +27,11 @@ from penstock.operators.aggregate.partials import (
     cost,
     folded,
     pieces,
-    with_arrivals,
     write_folded,
 )
+
+_SORTING = 16
+"""Bytes that the order of one row, and its bound, take."""
 
 _LOOKING = 160
 """Bytes that finding the bound of one row takes besides its group: codes, order, segments and places."""
@@ -77,14 +79,17 @@ class GroupBoundTable:
         """The bound of each row's group; `groups` are the columns that make it."""
         if not hashes.size or not self._table.pages:
             return np.full(hashes.size, TIME_MIN, np.int64)
-        each = 2 * (sum(group.nbytes for group in groups) / hashes.size + _LOOKING)
-        size = max(1, int(self._budget.room / 2 / each))
-        parts = []
-        for begin in range(0, hashes.size, size):
-            some = hashes[begin : begin + size]
-            with self._budget.hold(int(each * some.size), "finding the bounds of rows' groups"):
-                parts.append(self._sought(some, [group.slice(begin, size) for group in groups]))
-        return np.concatenate(parts)
+        bounds = np.full(hashes.size, TIME_MIN, np.int64)
+        with self._budget.hold(_SORTING * hashes.size, "finding the bounds of rows' groups"):
+            # In order of their hashes, some rows at a time meet only a part of the bounds.
+            order = np.argsort(hashes, kind="stable")
+            each = 2 * (sum(group.nbytes for group in groups) / hashes.size + _LOOKING)
+            size = max(1, int(self._budget.room / 2 / each))
+            for begin in range(0, hashes.size, size):
+                some = order[begin : begin + size]
+                with self._budget.hold(int(each * some.size), "finding the bounds of rows' groups"):
+                    bounds[some] = self._sought(hashes[some], [clean(group.take(pa.array(some))) for group in groups])
+        return bounds
 
     def purge(self, bound: Time) -> None:
         """Forget bounds that say no more than `bound` says of all groups.
@@ -117,16 +122,16 @@ class GroupBoundTable:
         self._table.clear()
 
     def _sought(self, hashes: Hashes, groups: Sequence[pa.Array]) -> Times:
-        """The bounds of some rows' groups: pages and rows meet in order of their hashes."""
+        """The bounds of the groups of some rows, which are in order of their hashes."""
         bounds = np.full(hashes.size, TIME_MIN, np.int64)
-        order = np.argsort(hashes, kind="stable")
-        columns = [pa.array(hashes[order]), *(clean(group).take(pa.array(order)) for group in groups)]
-        rows = pa.RecordBatch.from_arrays(columns, names=[HASH, *self._type.keys])
-        begin = 0
-        for piece, part in with_arrivals(pieces([Source(self._table)], self._budget), rows):
-            if part is not None and part.num_rows:
-                bounds[order[begin : begin + part.num_rows]] = self._found(piece, part)
-                begin += part.num_rows
+        rows = pa.RecordBatch.from_arrays([pa.array(hashes), *groups], names=[HASH, *self._type.keys])
+        among = Piece(int(hashes[0]), int(hashes[-1]))
+        for piece in pieces([Source(self._table)], self._budget, within=among):
+            ends = np.array(piece, np.uint64)
+            begin = int(np.searchsorted(hashes, ends[0]))
+            end = int(np.searchsorted(hashes, ends[1], side="right"))
+            if begin < end:
+                bounds[begin:end] = self._found(piece, rows.slice(begin, end - begin))
         return bounds
 
     def _found(self, piece: Piece, rows: pa.RecordBatch) -> Times:
