@@ -132,6 +132,25 @@ class TableError(StateError):
 class CheckpointError(PenstockError):
     """A checkpoint that belongs to another flow, another version, or an ended one; it is left untouched."""
 
+    @classmethod
+    def other_rows(cls, uri: str, epoch: int, name: str, noted: str, found: str | None) -> Self:
+        """Spark would give an epoch other rows than those it had when it was planned or committed."""
+        is_now = "is gone" if found is None else f"now has checksum {found}"
+        return cls(
+            f"Epoch {epoch} of checkpoint {uri} had other rows than Spark would give it now: {name} had checksum "
+            f"{noted} then and {is_now}. Parts of the checkpoint are of different ages, or damaged, so rows would be "
+            f"lost or counted twice; nothing was changed. Restore the whole folder from one backup, or start with a "
+            f"new checkpoint folder."
+        )
+
+    @classmethod
+    def other_age(cls, uri: str, asked: int, committed: int) -> Self:
+        """Spark asks for an epoch that is not the next one."""
+        return cls(
+            f"Spark asks for epoch {asked}, but {committed} is the last one committed in {uri}: its parts are not of "
+            f"one age. Restore the whole folder from a backup, or start with a new one."
+        )
+
 
 class FlowError(PenstockError):
     """A flow that is used in a way it cannot run, or an epoch that failed."""

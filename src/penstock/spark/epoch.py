@@ -69,6 +69,7 @@ from penstock.spark.shard import TURNED_AWAY, Inlet, PortBounds, ShardTask, pack
 from penstock.spark.sinks import deliver
 from penstock.spark.tables import settled_on_spark
 from penstock.spark.types import col, long, shard_of, signed, time_as_long, time_from_long
+from penstock.storage.files import sync_tree
 from penstock.storage.tables.reading import kind_of
 from penstock.storage.versioned import Checkpoint, Ledger, Plan, next_ledger, state_from_json
 
@@ -142,6 +143,7 @@ class Engine:
         """What to do in an epoch: as planned before if an earlier attempt was, else from what is known now."""
         planned = self._checkpoint.planned(epoch)
         if planned is not None:
+            self._checkpoint.spark.compare(planned.batch, epoch)
             for name, method in planned.methods.items():
                 if name in self.pilots:
                     self.pilots[name].follow(method)  # type: ignore[arg-type]
@@ -160,6 +162,7 @@ class Engine:
             methods=methods,
             versions=versions,
             quotas={} if end else self._quotas(),
+            batch={} if end else self._checkpoint.spark.batch(epoch),
         )
         self._checkpoint.plan(plan)
         return plan
@@ -167,13 +170,10 @@ class Engine:
     def run(self, batch: DataFrame | None, epoch: int, end: bool = False) -> EpochReport | None:
         """Run an epoch and commit it; None if it had been committed already."""
         if epoch == self.ledger.epoch:
+            self._checkpoint.spark.compare(self.ledger.batch, epoch)
             return None
         if epoch != self.ledger.epoch + 1:
-            raise CheckpointError(
-                f"Spark asks for epoch {epoch}, but {self.ledger.epoch} is the last one committed in "
-                f"{self._checkpoint.uri}: its parts are not of one age. Restore the whole folder from a backup, or "
-                f"start with a new one."
-            )
+            raise CheckpointError.other_age(self._checkpoint.uri, epoch, self.ledger.epoch)
         begun = clock.perf_counter()
         self.slots = self._count_slots()
         plan = self.next_plan(epoch, clock.time_ns() // 1000, end)
@@ -215,7 +215,11 @@ class Engine:
         return max(1, int(self._spark.sparkContext.defaultParallelism))
 
     def _settled(self, node: LookupNode) -> TableSource:
-        return settled_on_spark(node, f"{self._checkpoint.uri}/tables/{node.name}", self._memory)
+        folder = f"{self._checkpoint.uri}/tables/{node.name}"
+        table = settled_on_spark(node, folder, self._memory)
+        if self.ledger.epoch < 0:
+            sync_tree(folder)
+        return table
 
     def gains(self, node: AggregateNode, epoch: int) -> bool:
         """Whether an aggregation gains by partials made natively, as far as earlier epochs tell; of few it does."""
@@ -282,6 +286,7 @@ class Engine:
             ended=plan.end,
             methods=plan.methods,
             versions=plan.versions,
+            batch=plan.batch,
         )
         return ledger, reports
 

@@ -172,6 +172,7 @@ class ShardTask:
         state = logic.state()
         if compacts(self.config):
             state = State(compact(state.pages, store, budget), state.meta)
+        store.sync()
         _give_back()
         work.seconds["settle"] = clock.perf_counter() - begun
         waits = waits_of(logic)

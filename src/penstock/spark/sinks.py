@@ -13,6 +13,7 @@ from penstock.flow.sinks import ConsoleSink, ForeachSink, FormatSink, MemorySink
 from penstock.spark.failures import in_function, in_sink
 from penstock.spark.session import file_system
 from penstock.spark.types import arrow_columns
+from penstock.storage.files import sync_tree
 
 
 def deliver(sink: Sink, rows: DataFrame, epoch: int) -> None:
@@ -56,6 +57,7 @@ def _parquet(sink: ParquetSink, rows: DataFrame, epoch: int) -> None:
     folder.delete(final)
     if count.get["rows"] or epoch == 0:
         folder.rename(staging, final)
+        folder.sync(final)
     else:
         folder.delete(staging)
 
@@ -92,3 +94,8 @@ class _Folder:
     def rename(self, source: str, target: str) -> None:
         if not self._files.rename(self._path(source), self._path(target)):
             raise OSError(f"{source} could not be renamed to {target}.")
+
+    def sync(self, path: str) -> None:
+        """Make a local folder survive a power cut: once the epoch is committed its rows are not written again."""
+        if self._files.getScheme() == "file":
+            sync_tree(path)

@@ -263,6 +263,20 @@ def sync_folder(path: str) -> None:
         sync_file(path)
 
 
+def sync_tree(uri: str) -> None:
+    """Make a folder with everything in it survive a power cut, if it is local and there.
+
+    >>> sync_tree("/nowhere/at/all")
+    """
+    files, root = find_folder(uri)
+    if isinstance(files, fs.LocalFileSystem) and os.path.isdir(root):
+        for folder, _, names in os.walk(root):
+            for name in names:
+                sync_file(os.path.join(folder, name))
+            sync_folder(folder)
+        sync_folder(os.path.dirname(root))
+
+
 def open_folder(uri: str) -> tuple[fs.FileSystem, str]:
     """The file system and path of a folder given as a path or URI, made if it is not there.
 

@@ -116,9 +116,10 @@ class Records:
         return listed(self.files, self.path(folder))
 
     def sync(self, folder: str) -> None:
-        """Make names in a folder survive a power cut."""
-        if self.local:
-            sync_folder(self.path(folder).rstrip("/"))
+        """Make names in a folder survive a power cut, if it is there."""
+        path = self.path(folder).rstrip("/")
+        if self.local and os.path.isdir(path):
+            sync_folder(path)
 
     def _draft(self, name: str, parts: Iterable[str], lasting: bool = True) -> str:
         """Write a sealed record beside its place, and give back where."""

@@ -22,6 +22,7 @@ give. Links are not followed.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,6 +35,9 @@ from penstock.core.pages import Page, names_of
 from penstock.core.progress import Track
 from penstock.storage.files import delete_own, listed, open_folder, page_epoch, split_name
 from penstock.storage.records import Create, Records, as_text
+from penstock.storage.spark_log import Batch, SparkLog
+
+log = logging.getLogger("penstock")
 
 T = TypeVar("T")
 
@@ -70,13 +74,15 @@ class Plan:
     """Which version of its master table each lookup sees."""
     quotas: Mapping[str, int] = field(default_factory=dict)
     """How often a shard of each lookup that sheds load may read its table."""
+    batch: Batch = field(default_factory=dict)
+    """What identifies the epoch's rows."""
 
     def to_json(self) -> dict[str, Any]:
         """For the checkpoint."""
         tracks = {name: track.to_json() for name, track in self.tracks.items()}
         plain = {
             name: getattr(self, name)
-            for name in ("epoch", "now", "shards", "static", "end", "methods", "versions", "quotas")
+            for name in ("epoch", "now", "shards", "static", "end", "methods", "versions", "quotas", "batch")
         }
         return {**plain, "tracks": tracks}
 
@@ -99,6 +105,7 @@ class Ledger:
     ended: bool = False
     methods: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    batch: Batch = field(default_factory=dict)
 
     def names(self, operator: str) -> set[str]:
         """The stored batches that an operator's pages need."""
@@ -115,6 +122,7 @@ class Ledger:
             "ended": self.ended,
             "methods": self.methods,
             "versions": self.versions,
+            "batch": self.batch,
         }
 
     @classmethod
@@ -127,8 +135,9 @@ class Ledger:
             states={name: tuple(map(state_from_json, states)) for name, states in record["states"].items()},
             static=record["static"],
             ended=record["ended"],
-            methods=record.get("methods", {}),
-            versions=record.get("versions", {}),
+            methods=record["methods"],
+            versions=record["versions"],
+            batch=record["batch"],
         )
 
 
@@ -146,6 +155,8 @@ class Checkpoint:
     def __init__(self, uri: str, create: Create | None = None) -> None:
         self.uri = uri.rstrip("/")
         self.records = Records(self.uri, create)
+        self.spark = SparkLog(self.records)
+        self._synced = False
 
     def claim(self, flow: Mapping[str, Any]) -> None:
         """Make this the checkpoint of `flow`; refuse a folder that is another flow's, or nobody's but not empty."""
@@ -210,6 +221,10 @@ class Checkpoint:
 
     def commit(self, ledger: Ledger) -> None:
         """Make a version the committed one: from here on the epoch has happened, and survives a power cut."""
+        if not self._synced:
+            for folder in ("", "state"):
+                self.records.sync(folder)
+            self._synced = True
         self.records.write(f"ledger/{ledger.epoch:08d}.json", ledger.to_json())
         for epoch in self._numbers("ledger"):
             if epoch <= ledger.epoch - _KEPT:
@@ -237,9 +252,18 @@ class Checkpoint:
                 self.records.delete(f"state/{operator}/{rest}")
 
     def check(self, ledger: Ledger) -> None:
-        """Raise if something is not there that goes with `ledger`: a page, or Spark's record of what was read."""
+        """Raise if something is missing that goes with `ledger`, or of another age: a page, or Spark's files."""
+        planned = self.planned(ledger.epoch + 1)
+        noted = {**ledger.batch, **(planned.batch if planned else {})}
+        if torn := self.spark.mend(ledger.epoch, noted):
+            log.warning("Removed %s of Spark, cut off by a crash: no epoch needs them.", ", ".join(torn))
         if ledger.epoch >= 0 and not self.records.list("spark/offsets"):
             raise StateError.missing(self.records.path("spark/offsets"))
+        self.spark.compare(ledger.batch, ledger.epoch)
+        if planned is not None:
+            self.spark.compare(planned.batch, planned.epoch)
+        if (done := self.spark.ahead(ledger.epoch)) is not None:
+            raise CheckpointError.other_age(self.uri, done + 1, ledger.epoch)
         for operator in ledger.states:
             there = set(self.records.list(f"state/{operator}"))
             names = ledger.names(operator)

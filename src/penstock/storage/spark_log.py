@@ -1,0 +1,144 @@
+"""What Spark itself remembers of a streaming query: which rows an epoch has, in offsets and in logs of its sources.
+
+    spark/offsets/n       where each source was at the end of epoch n; a source of files says only a number
+    spark/sources/s/k     which files that number stands for; k.compact has those of all before it, too
+    spark/commits/n       that epoch n is done
+
+An epoch that is run again must have the same rows. Spark goes by these files alone and has no checksums that outlive a
+restore from a backup, so plans and ledgers note what the files were.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping
+
+from pyarrow import fs
+
+from penstock.core.errors import CheckpointError
+from penstock.storage.files import sync_file
+from penstock.storage.records import Records
+
+_NUMBER = re.compile(r"(\d+)(\.compact)?")
+
+_MOST = 64
+"""Files of one source that are noted: the newest. Sources of files begin a new log after every tenth."""
+
+Batch = Mapping[str, str]
+"""What identifies the rows of an epoch: checksums of Spark's files, by name below ``spark/``."""
+
+
+class SparkLog:
+    """Spark's folder of a checkpoint."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._known: dict[str, str] = {}
+        """Checksums of source logs that were read before: Spark never writes the same one twice."""
+
+    def batch(self, epoch: int) -> dict[str, str]:
+        """What identifies the rows that Spark brings for `epoch`. From here on it survives a power cut."""
+        noted = {}
+        sources = self._newest_sources()
+        for name in [f"offsets/{epoch}", *(name for name in sources if name not in self._known)]:
+            content = self._records.content(f"spark/{name}")
+            if content is not None:
+                noted[name] = _checksum(name, content)
+        self._sync(noted)
+        known = {**self._known, **noted}
+        self._known = {name: known[name] for name in sources if name in known}
+        return {**noted, **self._known}
+
+    def compare(self, noted: Batch, epoch: int) -> None:
+        """Raise if Spark's files are not those that were there when `epoch` was planned or committed."""
+        for name, checksum in noted.items():
+            content = self._records.content(f"spark/{name}")
+            if content is None and self._is_compacted(name):
+                continue
+            now = None if content is None else _checksum(name, content)
+            if now != checksum:
+                raise CheckpointError.other_rows(self._records.uri, epoch, f"spark/{name}", checksum, now)
+
+    def ahead(self, epoch: int) -> int | None:
+        """An epoch after `epoch` that Spark has as done, if there is one."""
+        done = max((int(name) for name in self._records.list("spark/commits") if name.isdecimal()), default=-1)
+        return done if done > epoch else None
+
+    def mend(self, epoch: int, noted: Batch) -> list[str]:
+        """Delete what a power cut left of files that nothing depends on; Spark writes them again. Their names.
+
+        Spark does not wait until its files are on disk. Those that `noted` names are, for we did. Of the others
+        ``commits/n`` is not needed up to the committed `epoch`, whose rerun is skipped, and offsets and logs that are
+        not noted are of an epoch that has not begun.
+        """
+        if not self._records.local:
+            return []
+        commits = [f"commits/{name}" for name in self._records.list("spark/commits") if name.isdecimal()]
+        offsets = [f"offsets/{name}" for name in self._records.list("spark/offsets") if name.isdecimal()]
+        torn = [name for name in commits if int(name[8:]) <= epoch and self._is_torn(name)]
+        torn += [name for name in offsets if int(name[8:]) > epoch and name not in noted and self._is_torn(name)]
+        torn += [name for name in self._newest_sources() if name not in noted and self._is_torn(name)]
+        if epoch < 0 and not noted and self._is_torn("metadata"):
+            torn.append("metadata")
+        for name in torn:
+            folder, _, last = f"spark/{name}".rpartition("/")
+            self._records.delete(f"spark/{name}")
+            self._records.delete(f"{folder}/.{last}.crc")
+        return torn
+
+    def _is_torn(self, name: str) -> bool:
+        """Whether a file is empty, or of lines of JSON of which the last is cut off."""
+        content = self._records.content(f"spark/{name}")
+        if content is None or not content:
+            return content is not None
+        first, *lines = [b"v1", content] if name == "metadata" else content.split(b"\n")
+        if first != b"v1":
+            return first == b"v" and not lines
+        try:
+            for line in lines:
+                if line != b"-":  # a source that has given nothing yet
+                    json.loads(line)
+        except ValueError:
+            return True
+        return not lines
+
+    def _is_compacted(self, name: str) -> bool:
+        """Whether the log of a source is gone because a later one has what it had."""
+        folder, _, number = name.rpartition("/")
+        if not folder.startswith("sources/"):
+            return False
+        newest = (_NUMBER.fullmatch(other) for other in self._records.list(f"spark/{folder}"))
+        mine = _NUMBER.fullmatch(number)
+        return mine is not None and any(f and f[2] and int(f[1]) >= int(mine[1]) for f in newest)
+
+    def _newest_sources(self) -> list[str]:
+        """The logs of the sources that Spark would go by: the last compact one and those after it."""
+        root = self._records.path("spark/sources")
+        infos = self._records.files.get_file_info(fs.FileSelector(root, allow_not_found=True, recursive=True))
+        folders: dict[str, list[tuple[int, bool, str]]] = {}
+        for info in infos:
+            found = _NUMBER.fullmatch(info.base_name)
+            if found and info.type == fs.FileType.File:
+                folder = info.path[len(root) :].rpartition("/")[0]
+                folders.setdefault(folder, []).append((int(found[1]), bool(found[2]), info.base_name))
+        names = []
+        for folder, logs in sorted(folders.items()):
+            first = max((number for number, compact, _ in logs if compact), default=0)
+            newest = sorted(log for log in logs if log[0] >= first and (log[1] or log[0] > first or not first))
+            names += [f"sources{folder}/{name}" for _, _, name in newest[-_MOST:]]
+        return names
+
+    def _sync(self, names: Mapping[str, str]) -> None:
+        if self._records.local:
+            for name in names:
+                sync_file(self._records.path(f"spark/{name}"))
+            for folder in {name.rpartition("/")[0] for name in names}:
+                self._records.sync(f"spark/{folder}")
+
+
+def _checksum(name: str, content: bytes) -> str:
+    """Of offsets without their first lines, which tell the time and settings of an attempt."""
+    told = b"\n".join(content.split(b"\n")[2:]) if name.startswith("offsets/") else content
+    return f"{zlib.crc32(told):08x}"
