@@ -369,7 +369,12 @@ def _vacuum(options: argparse.Namespace) -> int:
             f"{options.checkpoint} is no checkpoint of penstock: it has no flow.json. Nothing was touched. "
             f"Give the folder that was passed as pk.Flow(…, checkpoint=…)."
         )
-    files, size = Checkpoint(options.checkpoint).vacuum()
+    checkpoint = Checkpoint(options.checkpoint)
+    lease = checkpoint.take_lease(in_use=lambda: True)
+    try:
+        files, size = checkpoint.vacuum()
+    finally:
+        lease.release()
     print(f"{files} files, {show_bytes(size)} freed")
     return 0
 

@@ -152,6 +152,36 @@ class CheckpointError(PenstockError):
         )
 
 
+class LeaseError(CheckpointError):
+    """A checkpoint that another driver has; this one commits nothing to it."""
+
+    @classmethod
+    def held(cls, uri: str, holder: str, patience: float) -> Self:
+        """A second start on a checkpoint whose flow runs."""
+        return cls(
+            f"Checkpoint {uri} is in use: {holder} has it. Two drivers on one checkpoint would lose rows. "
+            f"Stop the other one with query.stop(), or start with a new checkpoint folder. If it is dead, "
+            f"start again: its lease lapses at once on its own machine, and elsewhere {patience:.0f} s after its last "
+            f"sign of life."
+        )
+
+    @classmethod
+    def lost(cls, uri: str, mine: str, holder: str) -> Self:
+        """A driver that was taken for dead and finds another in its place."""
+        return cls(
+            f"This driver, {mine}, has lost its lease on checkpoint {uri} to {holder}, which did not see a sign of "
+            f"life from it. This epoch was not committed and the flow goes on there; stop this one."
+        )
+
+    @classmethod
+    def committed(cls, uri: str, epoch: int) -> Self:
+        """Somebody else was faster to commit an epoch."""
+        return cls(
+            f"Epoch {epoch} of checkpoint {uri} was written by another driver meanwhile. Nothing of this one was "
+            f"committed. Let only one driver run; if that is this one, start it again."
+        )
+
+
 class FlowError(PenstockError):
     """A flow that is used in a way it cannot run, or an epoch that failed."""
 

@@ -169,6 +169,8 @@ class Engine:
 
     def run(self, batch: DataFrame | None, epoch: int, end: bool = False) -> EpochReport | None:
         """Run an epoch and commit it; None if it had been committed already."""
+        if self._checkpoint.lease is not None:
+            self._checkpoint.lease.check()
         if epoch == self.ledger.epoch:
             self._checkpoint.spark.compare(self.ledger.batch, epoch)
             return None

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -28,10 +29,11 @@ from penstock.flow.sinks import operators_needed
 from penstock.spark.branches import Schemas, select, where_pairs
 from penstock.spark.epoch import Engine
 from penstock.spark.failures import in_epoch
-from penstock.spark.session import file_system, settings
+from penstock.spark.session import create_file, file_system, settings
 from penstock.spark.stopping import GracefulStop, InterruptedEpochError, ends_with, signals_stop
 from penstock.spark.tables import FrameTable, read_table_on_spark
 from penstock.spark.types import arrow_columns
+from penstock.spark.use import CheckpointUse
 from penstock.storage.files import folder_for, make_folder
 from penstock.storage.tables.reading import read_table
 from penstock.storage.versioned import Checkpoint
@@ -83,7 +85,8 @@ class SparkFlow(Flow):
         every = read_trigger(trigger or _DEFAULT_TRIGGER)
         query = self._query()
         query._engine.trigger = every / 1e6
-        query._start(processingTime=f"{every // 1000} milliseconds")
+        with query._use:
+            query._start(processingTime=f"{every // 1000} milliseconds")
         return query
 
     def run(self, *, end: bool = True) -> SparkQuery:
@@ -94,15 +97,24 @@ class SparkFlow(Flow):
         signal cancels the epoch.
         """
         query = self._query()
-        query._run(end)
+        with query._use:
+            query._run(end)
         return query
 
     def _query(self) -> SparkQuery:
         self._check_ready()
         _use_this_python(self.spark)
         _use_the_systems_allocator(self.spark)
-        checkpoint = Checkpoint(self.checkpoint)
+        checkpoint = Checkpoint(self.checkpoint, partial(create_file, self.spark))
         checkpoint.claim(self._fingerprint())
+        use = CheckpointUse(checkpoint)
+        try:
+            return SparkQuery(self, self._engine(checkpoint), use)
+        except BaseException:
+            use.end()
+            raise
+
+    def _engine(self, checkpoint: Checkpoint) -> Engine:
         for node in operators_needed(self._sinks):
             for place in node.config.elsewhere.values() if isinstance(node, LookupNode) else ():
                 make_folder(folder_for(checkpoint.pages(node.name), place), f"to={place!r}")
@@ -115,7 +127,7 @@ class SparkFlow(Flow):
             )
         checkpoint.check(engine.ledger)
         checkpoint.vacuum()
-        return SparkQuery(self, engine)
+        return engine
 
     def _fingerprint(self) -> dict[str, Any]:
         """What the checkpoint's state depends on: sources, and operators with what they were asked to do."""
@@ -171,9 +183,10 @@ class SparkFlow(Flow):
 class SparkQuery:
     """A flow that has been started on Spark."""
 
-    def __init__(self, flow: SparkFlow, engine: Engine) -> None:
+    def __init__(self, flow: SparkFlow, engine: Engine, use: CheckpointUse) -> None:
         self._flow = flow
         self._engine = engine
+        self._use = use
         self._report = Report()
         self._query: StreamingQuery | None = None
         self._failure: PenstockError | None = None
@@ -196,7 +209,9 @@ class SparkQuery:
         if self._query is None:
             return True
         self._stop.ask(self._query)
-        return threading.get_ident() != self._thread and self._stop.wait(timeout)
+        stopped = threading.get_ident() != self._thread and self._stop.wait(timeout)
+        self._use.end_if_over()
+        return stopped
 
     def await_end(self, timeout: float | None = None) -> bool:
         """Wait until the query has stopped, at most `timeout` seconds, and re-raise its error. True if it has stopped.
@@ -219,6 +234,8 @@ class SparkQuery:
                     return False
         except Exception as failure:
             raise self._told(failure) from self._told(failure).__cause__
+        finally:
+            self._use.end_if_over()
         return True
 
     def _ask_to_stop(self) -> None:
@@ -281,6 +298,7 @@ class SparkQuery:
         # The query's own session is a copy of the user's as it is now.
         with settings(self._flow.spark, self._wanted | _logs_without_programs(self._flow.spark, spark_checkpoint)):
             self._query = writer.option("checkpointLocation", spark_checkpoint).trigger(**trigger).start()
+        self._use.query = self._query
 
     def _run(self, end: bool) -> None:
         unfinished = self._engine._checkpoint.planned(self._engine.ledger.epoch + 1)

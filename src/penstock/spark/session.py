@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 
@@ -34,3 +35,19 @@ def file_system(session: SparkSession, path: str) -> Any:
 def exists(session: SparkSession, path: str) -> bool:
     """Whether there is a file or folder."""
     return bool(file_system(session, path).exists(session._jvm.org.apache.hadoop.fs.Path(path)))
+
+
+def create_file(session: SparkSession, path: str, content: bytes) -> bool:
+    """Make a file, unless there is one already; whether it was made. As atomic as Hadoop's file system of the path."""
+    place = session._jvm.org.apache.hadoop.fs.Path(path)
+    try:
+        sink = file_system(session, path).create(place, False)
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName().endswith("FileAlreadyExistsException"):
+            return False
+        raise
+    try:
+        sink.write(content)
+    finally:
+        sink.close()
+    return True

@@ -7,6 +7,7 @@ by the same plan, so that it does the same; what an attempt left behind is swept
     flow.json          what the flow is: sources, operators, state format
     plan/n.json        what epoch n is about to do: bounds, clock, shards; kept until n+1 is planned
     ledger/n.json      what epoch n left: bounds, and the pages of every shard of every operator
+    lease/             which driver may commit
     staged/…           what the shards of an epoch have done, before it is committed
     state/<operator>/  pages
     tables/<operator>/ master tables that were given as rows
@@ -29,11 +30,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
-from penstock.core.errors import CheckpointError, StateError
+from penstock.core.errors import CheckpointError, LeaseError, StateError
 from penstock.core.operator import State
 from penstock.core.pages import Page, names_of
 from penstock.core.progress import Track
 from penstock.storage.files import delete_own, listed, open_folder, page_epoch, split_name
+from penstock.storage.lease import Lease, take
 from penstock.storage.records import Create, Records, as_text
 from penstock.storage.spark_log import Batch, SparkLog
 
@@ -54,7 +56,7 @@ _HALF = re.compile(r"(?:plan|ledger)/(\d{8,})\.json\.[0-9a-f]{12}\.draft")
 _DRAFT = re.compile(r"flow\.json\.[0-9a-f]{12}\.draft")
 """Names of the folders of attempts, of what is staged there, of ledgers and plans, and of those half written."""
 
-_FOLDERS = ("flow.json", "plan", "ledger", "staged", "state")
+_FOLDERS = ("flow.json", "plan", "ledger", "lease", "staged", "state")
 """What must not be a link: files in there are deleted."""
 
 
@@ -156,6 +158,7 @@ class Checkpoint:
         self.uri = uri.rstrip("/")
         self.records = Records(self.uri, create)
         self.spark = SparkLog(self.records)
+        self.lease: Lease | None = None
         self._synced = False
 
     def claim(self, flow: Mapping[str, Any]) -> None:
@@ -174,6 +177,12 @@ class Checkpoint:
                 + "\nIts state was left untouched. Undo the change, or start with a new checkpoint folder."
             )
 
+    def take_lease(self, in_use: Callable[[], bool]) -> Lease:
+        """Make this the only driver that may commit, as long as `in_use` says, or until the lease is released."""
+        self._ours()
+        self.lease = take(self.records, in_use)
+        return self.lease
+
     def latest(self) -> Ledger:
         """The last committed version; an empty one if nothing was ever committed."""
         last = max(self._numbers("ledger"), default=-1)
@@ -190,7 +199,7 @@ class Checkpoint:
 
     def plan(self, plan: Plan) -> None:
         """Write what an epoch is about to do; the plans before its predecessor's go."""
-        self.records.write(f"plan/{plan.epoch:08d}.json", plan.to_json())
+        self._create(f"plan/{plan.epoch:08d}.json", plan.epoch, plan.to_json())
         for epoch in self._numbers("plan"):
             if epoch < plan.epoch - 1:
                 self.records.delete(f"plan/{epoch:08d}.json")
@@ -225,7 +234,7 @@ class Checkpoint:
             for folder in ("", "state"):
                 self.records.sync(folder)
             self._synced = True
-        self.records.write(f"ledger/{ledger.epoch:08d}.json", ledger.to_json())
+        self._create(f"ledger/{ledger.epoch:08d}.json", ledger.epoch, ledger.to_json())
         for epoch in self._numbers("ledger"):
             if epoch <= ledger.epoch - _KEPT:
                 self.records.delete(f"ledger/{epoch:08d}.json")
@@ -277,13 +286,7 @@ class Checkpoint:
 
         What the epoch after the last committed one has written stays: somebody may be at it.
         """
-        self._refuse_links()
-        flow = self._flow() or {"format": FORMAT}
-        if flow["format"] != FORMAT:
-            raise CheckpointError(
-                f"Checkpoint {self.uri} has state format {flow['format']}, and this penstock reads only {FORMAT}. "
-                f"Nothing was touched. Use the version of penstock that wrote it."
-            )
+        flow = self._ours()
         kept = [self._ledger(epoch) for epoch in self._numbers("ledger")]
         last = max((ledger.epoch for ledger in kept), default=-1)
         operators = {*flow.get("operators", ()), *(name for ledger in kept for name in ledger.states)}
@@ -308,6 +311,13 @@ class Checkpoint:
                 self.records.delete(name)
         return files, size
 
+    def _create(self, name: str, epoch: int, record: Mapping[str, Any]) -> None:
+        """Write what only one driver may write, and only while it has the lease, if one was taken."""
+        if self.lease is not None:
+            self.lease.check()
+        if not self.records.create(name, record):
+            raise LeaseError.committed(self.uri, epoch)
+
     def _flow(self) -> dict[str, Any] | None:
         """What flow this is the checkpoint of; of an older format, which had no seals, as far as it says."""
         content = self.records.content("flow.json")
@@ -320,6 +330,17 @@ class Checkpoint:
         if isinstance(older, dict) and isinstance(older.get("format"), int) and older["format"] < FORMAT:
             return older
         raise StateError.corrupt(self.records.path("flow.json"), "it has no checksum")
+
+    def _ours(self) -> dict[str, Any]:
+        """What flow this is the checkpoint of, if it is one that files may be deleted from."""
+        self._refuse_links()
+        flow = self._flow() or {"format": FORMAT}
+        if flow["format"] != FORMAT:
+            raise CheckpointError(
+                f"Checkpoint {self.uri} has state format {flow['format']}, and this penstock reads only {FORMAT}. "
+                f"Nothing was touched. Use the version of penstock that wrote it."
+            )
+        return flow
 
     def _refuse_foreign(self) -> None:
         """Refuse a folder in which something is that no flow of this checkpoint can have put there."""

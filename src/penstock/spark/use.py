@@ -1,0 +1,43 @@
+"""How long a query uses its checkpoint: while it is started or run in this process, and while Spark runs it."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pyspark.sql.streaming import StreamingQuery
+
+from penstock.storage.versioned import Checkpoint
+
+
+class CheckpointUse:
+    """Holds the lease on a checkpoint for a query. It ends by itself once the query is over, whichever way.
+
+    The block of a ``with`` is part of the use: that is how a start, or the end of the streams, comes under the lease.
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.query: StreamingQuery | None = None
+        self._here = True
+        self._lease = checkpoint.take_lease(self._goes_on)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        self._here = False
+        self.end_if_over()
+
+    def end_if_over(self) -> None:
+        """Release the lease now instead of within a second, if nothing uses the checkpoint any more."""
+        if not self._goes_on():
+            self.end()
+
+    def end(self) -> None:
+        """Release the lease."""
+        self._lease.release()
+
+    def _goes_on(self) -> bool:
+        try:
+            return self._here or (self.query is not None and bool(self.query.isActive))
+        except Exception:  # The session, or its JVM, is gone.
+            return False
