@@ -90,13 +90,13 @@ def results(folder: Path) -> Counter[tuple]:
 class Job:
     """The job at work in a process group of its own, and what it has printed."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, log: str = "job.log", **environment: str) -> None:
         self.lines: list[str] = []
-        self._log = (folder / "job.log").open("ab")
+        self._log = (folder / log).open("ab")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.spark.drivers.job", str(folder), *arguments],
             cwd=ROOT,
-            env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+            env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"} | environment,
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
