@@ -36,7 +36,7 @@ def source(root: Path, name: str, *files: str) -> None:
     write(root / "sources" / "0" / name, *(f'{{"path":"{file}"}}' for file in files))
 
 
-def test_an_epoch_run_again_has_the_rows_it_had_whatever_the_time_and_settings_of_the_attempt(spark, root):
+def test_an_epoch_run_again_has_the_rows_it_had_whatever_the_time_of_the_attempt(spark, root):
     offsets(root, 3, offset=7, at=1000)
     noted = spark.batch(3)
     offsets(root, 3, offset=7, at=2000)
