@@ -94,7 +94,7 @@ MUTANTS = [
     (seals_do_not_know_their_name, V.test_f04_a_record_under_the_name_of_another_is_refused),
     (only_offsets_are_compared, S.test_the_same_offset_of_a_source_of_files_may_be_other_files),
     (
-        the_time_of_an_attempt_is_compared,
+        the_time_is_compared,
         S.test_an_epoch_run_again_has_the_rows_it_had_whatever_the_time_of_the_attempt,
     ),
     (a_ledger_may_be_written_twice, L.test_of_two_drivers_that_pass_the_check_at_the_same_time_one_commits),
