@@ -439,8 +439,8 @@ def test_a_checkpoint_of_another_state_version_is_refused(spark, feed, tmp_path)
     made = feed("o", ORDERS), feed("p", PAYMENTS)
     rebuilt(spark, made, tmp_path)[0].run(end=False)
     record = Path(tmp_path / "c" / "flow.json")
-    record.write_text(json.dumps(json.loads(record.read_text()) | {"format": 99}))
-    with pytest.raises(pk.CheckpointError, match="format: was 99, is now 1"):
+    record.write_text(json.dumps(json.loads(record.read_text().splitlines()[0]) | {"format": 1}))
+    with pytest.raises(pk.CheckpointError, match="format: was 1, is now 2"):
         rebuilt(spark, made, tmp_path)[0].run()
 
 
