@@ -149,3 +149,11 @@ def test_the_identity_of_a_query_that_has_done_nothing_may_be_cut_off(spark, roo
     assert spark.mend(-1, {}) == ["metadata"]
     (root / "metadata").write_text('{"id":"1"}')
     assert spark.mend(-1, {}) == []
+
+
+def test_what_a_query_that_has_done_nothing_left_goes_if_its_identity_is_lost(spark, root):
+    offsets(root, 0, offset=0)
+    source(root, "0", "a")
+    assert spark.mend(-1, {"offsets/0": "planned"}) == []
+    assert spark.mend(-1, {}) == ["offsets/0", "sources/0/0"]
+    assert not list((root / "offsets").iterdir())

@@ -3,6 +3,7 @@
     spark/offsets/n       where each source was at the end of epoch n; a source of files says only a number
     spark/sources/s/k     which files that number stands for; k.compact has those of all before it, too
     spark/commits/n       that epoch n is done
+    spark/metadata        the identity of the query, without which Spark refuses the rest
 
 An epoch that is run again must have the same rows. Spark goes by these files alone and has no checksums that outlive a
 restore from a backup, so plans and ledgers note what the files were.
@@ -80,8 +81,9 @@ class SparkLog:
         torn = [name for name in commits if int(name[8:]) <= epoch and self._is_torn(name)]
         torn += [name for name in offsets if int(name[8:]) > epoch and name not in noted and self._is_torn(name)]
         torn += [name for name in self._newest_sources() if name not in noted and self._is_torn(name)]
-        if epoch < 0 and not noted and self._is_torn("metadata"):
-            torn.append("metadata")
+        if epoch < 0 and not noted and (self._records.content("spark/metadata") is None or self._is_torn("metadata")):
+            torn = ["metadata", *commits, *offsets, *self._newest_sources()]  # Spark refuses them without it.
+            torn = [name for name in torn if self._records.content(f"spark/{name}") is not None]
         for name in torn:
             folder, _, last = f"spark/{name}".rpartition("/")
             self._records.delete(f"spark/{name}")
@@ -132,6 +134,10 @@ class SparkLog:
 
     def _sync(self, names: Mapping[str, str]) -> None:
         if self._records.local:
+            if not self._known and self._records.content("spark/metadata") is not None:
+                sync_file(self._records.path("spark/metadata"))
+                self._records.sync("spark/sources")
+                self._records.sync("spark")
             for name in names:
                 sync_file(self._records.path(f"spark/{name}"))
             for folder in {name.rpartition("/")[0] for name in names}:
