@@ -169,6 +169,22 @@ def test_select_and_where_pass_progress_on():
     assert out.table().column("t").to_pylist() == [0]
 
 
+@pytest.mark.parametrize(("method", "closed_by"), [("oa", 2), ("auto", 2), ("ewj", 4)])
+def test_windows_over_the_later_time_of_pairs_close_by_the_joint_bound(method, closed_by):
+    """Q7-1 (F18): a left and a right row each minute, ±2 minutes; the window of minute 1 needs both bounds at 2.
+
+    A method that puts joins off may still owe a pair there, so it waits for the join's window, two minutes more.
+    """
+    minutes = [table((1, minute), first=minute) for minute in range(6)]
+    flow, a, b = flow_of(minutes, minutes, progress=pk.ordered())
+    pairs = a.join(b, on="k", within=pk.band(before=2, after=2), time="latest", method=method)
+    out = pairs.window(range=1).by("k").agg(n=pk.count()).to_memory()
+    flow.run()
+    counts = {epoch: ids(rows, "window_start", "n") for epoch, rows in out.sink.epochs.items()}
+    assert [epoch for epoch, rows in counts.items() if (1, 3) in rows] == [closed_by]
+    assert sum(counts.values(), Counter()) == {(0, 1): 1, (1, 3): 1, **{(t, 5): 1 for t in range(2, 6)}}
+
+
 def test_a_union_progresses_as_its_slowest_member_and_holds_no_rows():
     """F21, Meld: rows pass at once; the join behind it lets go only when both members have promised."""
     slow, fast = [table((1, 0)), table((1, 1))], [table((2, 0)), table((2, 90))]

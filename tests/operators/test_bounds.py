@@ -31,6 +31,7 @@ from tests.streams import (
     cases,
     ewjs,
     examples,
+    host_cases,
     left,
     near,
     right,
@@ -68,7 +69,7 @@ METHODS = {"oa": st.just("oa"), "ewj": ewjs(), "ah_ewj": ah_ewjs(), "rpwj": rpwj
 
 @pytest.mark.parametrize("method", METHODS)
 def test_no_later_pair_lies_below_an_individual_bound_or_inside_the_joint_box(method):
-    @given(cases(hows=["inner"], methods=METHODS[method]))
+    @given(st.one_of(made(hows=["inner"], methods=METHODS[method]) for made in (cases, host_cases)))
     @examples(0.06)
     def check(case):
         for bounds, pairs in steps(case):
@@ -106,8 +107,8 @@ def allowed(how: str, time: str) -> bool:
 
 @pytest.mark.parametrize(("how", "time"), [(how, time) for how in HOWS for time in TIMES if allowed(how, time)])
 def test_the_bound_on_event_time_is_sound_for_every_kind_of_join(how, time):
-    @given(cases(hows=[how], methods=st.one_of(*METHODS.values())))
-    @examples(0.016)
+    @given(st.one_of(made(hows=[how], methods=st.one_of(*METHODS.values())) for made in (cases, host_cases)))
+    @examples(0.05)
     def check(case):
         config = replace(case.config, time=time)
         for bounds, results in steps(case):
@@ -115,6 +116,82 @@ def test_the_bound_on_event_time_is_sound_for_every_kind_of_join(how, time):
                 assert event_time(time, *times) >= config.bound(bounds)
 
     check()
+
+
+@pytest.mark.parametrize("time", ["latest", "earliest"])
+@given(case=host_cases(hows=["inner", "full"]), methods=st.lists(st.one_of(*METHODS.values()), min_size=5, max_size=5))
+@examples(0.06)
+def test_a_promise_holds_though_another_method_goes_on_from_it(time, case, methods):
+    """OA-Join promises more than a method that puts joins off; whichever follows must keep what it has promised."""
+    join = Run(replace(case.config, time=time), case.shards, case.memory)
+    others = iter(methods)
+    promised = TIME_MIN
+    for event in case.events:
+        before = len(join.out)
+        join.on(replace(event, method=next(others)) if isinstance(event, EpochEnd) else event)
+        for out in join.out[before:]:
+            assert all(event_time(time, *times) >= promised for times in times_of(out))
+        promised = max(promised, join.config.bound(join.config.bounds(*join.bounds)))
+
+
+@pytest.mark.parametrize(
+    ("time", "how", "method", "bound"),
+    [
+        ("left", "inner", "oa", 7),
+        ("right", "inner", "oa", 8),
+        ("earliest", "inner", "oa", 7),
+        ("latest", "inner", "oa", 10),
+        ("latest", "inner", "global_order", 10),
+        ("latest", "inner", "ewj", 8),
+        ("latest", "inner", "opob", 7),
+        ("latest", "left", "oa", 7),
+        ("latest", "right", "oa", 8),
+        ("latest", "full", "oa", 7),
+    ],
+)
+def test_the_later_time_progresses_to_both_bounds_unless_rows_may_wait(time, how, method, bound):
+    """Both streams have come to 10, the band is l-2 … l+3."""
+    config = WindowJoin((("k", "k"),), band(before=2, after=3), how, time, method=method)
+    assert config.bound(config.bounds(10, 10)) == bound
+
+
+@pytest.mark.parametrize("within", [band(2, 3), band(before=-1, after=3), tumbling(4), tumbling(5, origin=2)], ids=str)
+def test_the_later_time_never_waits_for_more_than_both_bounds(within):
+    config = WindowJoin((("k", "k"),), within, time="latest")
+    bounds = [(b0, b1) for b0 in range(-8, 9) for b1 in range(-8, 9)]
+    assert all(config.bound(config.bounds(*b)) >= min(b) for b in bounds)
+
+
+def joint_by_either_side(bounds: Bounds) -> int:
+    """Mutation: a pair inside the box must be below both of its sides."""
+    return max(bounds.joint)
+
+
+def box_despite_debts(config: WindowJoin, *bounds: int) -> Bounds:
+    """Mutation: the joint box of OA-Join for a method that puts joins off."""
+    return replace(config, method="oa").bounds(*bounds)
+
+
+def test_the_larger_side_of_the_joint_box_would_be_broken_by_a_later_pair():
+    """Left is at 10, right at 0: the left row at 1 may still meet a right one at 1."""
+    join = Run(WindowJoin((("k", "k"),), band(2, 3), time="latest"))
+    for event in (left(t=1, k=1), advance(left=10), advance(right=0), right(t=1, k=1)):
+        join.on(event)
+    assert list(join.results) == [(1, 1)]
+    bounds = join.config.bounds(10, 0)
+    assert joint_by_either_side(bounds) == 2
+    assert join.config.bound(bounds) == 0
+
+
+def test_the_joint_box_would_be_broken_by_a_pair_that_was_put_off():
+    config = WindowJoin((("k", "k"),), band(5, 5), time="latest", method=Ewj(memory=4, page=3, row=1))
+    join = Run(config)
+    for event in (left(t=0, k=1), left(t=1, k=2), left(t=2, k=2), right(t=0, k=1), advance(left=4), advance(right=4)):
+        join.on(event)
+    assert config.bound(box_despite_debts(config, 4, 4)) == 4
+    assert config.bound(config.bounds(4, 4)) == -1
+    join.on(Idle())
+    assert list(join.results) == [(0, 0)], "its later time, 0, is not below -1, but below 4"
 
 
 def bounds_after(within, left_: int, right_: int) -> Bounds:

@@ -13,8 +13,6 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.core.durations import Duration
-from penstock.core.within import Band
 from penstock.operators.window_join import Deferring, MethodName
 from tests.oracle import window_join as oracle
 from tests.spark.conftest import Feed
@@ -44,7 +42,7 @@ def rows(*pairs: tuple[int | None, int], first: int) -> list[dict[str, Any]]:
 
 
 PASSED_BY = StreamCase(
-    within=Band(Duration(-1), Duration(16), "()"),
+    within=pk.band(before=-1, after=16, ends="()"),
     how="full",
     epochs=[
         (
@@ -221,3 +219,22 @@ def test_a_row_that_comes_when_the_other_stream_has_passed_it_is_not_lost(spark,
     out = late.join(early, on="k", within=pk.band(before=0, after=0), how="left", method=method).to_memory()
     flow.run()
     assert sorted(out.table().column("id").to_pylist()) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("method", "closed_by"), [("oa", 2), ("ewj", 4)])
+def test_windows_over_the_later_time_of_pairs_close_by_the_joint_bound(spark, tmp_path, method, closed_by):
+    """Q7-1 (F18): a left and a right row each minute, ±2 minutes; the window of minute 1 needs both bounds at 2."""
+    left, right = (Feed(tmp_path / name, COLUMNS) for name in ("left", "right"))
+    for minute in range(6):
+        for feed in (left, right):
+            feed.add(table(rows((1, minute), first=minute)))
+    flow = pk.Flow(spark, checkpoint=f"{tmp_path}/checkpoint", memory="64 MB", shards=1)
+    a, b = (
+        flow.source(feed.stream(spark), time="t", progress=pk.ordered(), name=name)
+        for feed, name in ((left, "left"), (right, "right"))
+    )
+    pairs = a.join(b, on="k", within=pk.band(before=2, after=2), time="latest", method=method)
+    out = pairs.window(range=1).by("k").agg(n=pk.count()).to_memory()
+    flow.run(end=False)
+    shown = {epoch: rows.column("window_start").to_pylist() for epoch, rows in out.sink.epochs.items() if rows.num_rows}
+    assert next(epoch for epoch, starts in shown.items() if 1 in starts) == closed_by

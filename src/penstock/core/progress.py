@@ -370,7 +370,7 @@ class Bounds:
     below the first and its right time below the second; sound on its own and earlier than the individual bounds.
 
     >>> Bounds((5, 3), (9, 8)).latest, Bounds((5, 3), (9, 8)).earliest
-    (5, 3)
+    (8, 3)
     """
 
     individual: tuple[Time, Time] = (TIME_MIN, TIME_MIN)
@@ -378,8 +378,11 @@ class Bounds:
 
     @property
     def latest(self) -> Time:
-        """The bound on the later of a pair's two times: either individual bound will do."""
-        return max(self.individual)
+        """The bound on the later of a pair's two times: the smaller side of the joint box, or either individual bound.
+
+        A pair whose later time is below both sides of the box lies inside it, so it is out already.
+        """
+        return max(*self.individual, min(self.joint))
 
     @property
     def earliest(self) -> Time:

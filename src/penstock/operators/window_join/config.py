@@ -180,7 +180,13 @@ class WindowJoin:
     def bound(self, bounds: Bounds) -> Time:
         """The bound on the event time of the results, by what `time` says it is.
 
-        An unmatched row has only one time, so with outer joins the kept side's own bound holds 'latest' back.
+        'latest' goes by the joint box, which is ahead of the individual bounds. An unmatched row has only one time, so
+        in outer joins the individual bound of the kept side holds 'latest' back.
+
+        >>> from penstock.core.within import band
+        >>> join = WindowJoin((("k", "k"),), band(before=2, after=3), time="latest")
+        >>> join.bounds(10, 10).individual, join.bound(join.bounds(10, 10))
+        ((7, 8), 10)
         """
         left, right = bounds.individual
         if self.time == "left" or self.how in LEFT_ONLY:
