@@ -17,6 +17,7 @@ from penstock.core.meter import Meter
 from penstock.core.operator import Logic, Quiet, State
 from penstock.core.pages import clip_page
 from penstock.core.rows import TIME, RowType
+from penstock.core.time import TIME_MAX
 from penstock.core.windows import (
     Landmark,
     Landmarks,
@@ -324,9 +325,10 @@ class Run:
         return State(tuple(page for page in pages if page is not None))
 
     def end(self) -> None:
-        """End the stream."""
+        """End the stream as hosts do."""
         for logic in self.logics:
-            self.take(logic.end())
+            self.take(logic.advance(0, TIME_MAX))
+            self.take(logic.idle(Quiet(rows=0)))
 
     @property
     def results(self) -> Counter[tuple]:

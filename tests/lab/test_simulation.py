@@ -9,6 +9,7 @@ import pytest
 from penstock.core.delays import buffered, production_delays
 from penstock.core.operator import Out
 from penstock.core.rows import hashes_of
+from penstock.core.time import TIME_MAX
 from penstock.core.within import windows
 from penstock.lab.simulation import Machine, Pace, _entered, _RowsOnDisk, simulate
 from penstock.operators.window_join.config import WindowJoin
@@ -62,7 +63,7 @@ class Slow:
             )
 
     def advance(self, port, bound):
-        self.calls.append(("advance", port, bound / 1e6))
+        self.calls.append(("end", port) if bound == TIME_MAX else ("advance", port, bound / 1e6))
         return iter(())
 
     def idle(self, work):
@@ -71,10 +72,6 @@ class Slow:
             self.meter.transfer(0.25)
             steps += 1
         self.calls.append(("idle", steps))
-        return iter(())
-
-    def end(self):
-        self.calls.append(("end",))
         return iter(())
 
 
@@ -119,7 +116,8 @@ class TestTheClock:
             *[("rows", 0), ("advance", 0, 1.0), ("advance", 1, 1.0)],
             *[("rows", 1), ("advance", 0, 2.0), ("advance", 1, 2.0)],
             *[("rows", 0), ("advance", 0, 3.0), ("advance", 1, 3.0)],
-            ("end",),
+            ("end", 0),
+            ("end", 1),
         ]
 
 

@@ -63,7 +63,10 @@ class Quiet:
 
 
 class Logic(Protocol):
-    """An algorithm at work on one shard. Every call yields its output in chunks that fit the budget."""
+    """An algorithm at work on one shard. Every call yields its output in chunks that fit the budget.
+
+    Streams end by `advance` to `TIME_MAX` on every port, then `idle`: all that was held back comes out.
+    """
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
         """Rows arrive on `port`, in any order, none below the port's bound; shaped as `RowType.inside`."""
@@ -75,10 +78,6 @@ class Logic(Protocol):
 
     def idle(self, work: Allowance) -> Iterator[Out]:
         """Nothing more arrives for now, as at the end of each epoch: do deferred work while there is allowance."""
-        ...
-
-    def end(self) -> Iterator[Out]:
-        """All ports are over: what was held back comes out."""
         ...
 
     def bounds(self) -> Bounds:

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from penstock.core.budget import Budget
 from penstock.core.meter import Tally
-from penstock.core.operator import Logic, Out, State
+from penstock.core.operator import Logic, Out, Quiet, State
 from penstock.core.pages import Page, read_page
 from penstock.core.rows import TIME, RowType, hashes_of, times_of
-from penstock.core.time import Time, Times, as_times
+from penstock.core.time import TIME_MAX, Time, Times, as_times
 from penstock.kernels.hashing import hash_keys
 from penstock.lab.measures import Measure, Point
 from penstock.storage.memory import MemoryPages
@@ -90,8 +90,9 @@ class Fed:
         return self._table(self.logic.advance(port, bound))
 
     def end(self) -> pa.Table:
-        """The streams end; what comes out."""
-        return self._table(self.logic.end())
+        """The streams end, as hosts end them; what comes out."""
+        ends = [self.advance(TIME_MAX, port) for port in range(len(self._inputs))]
+        return pa.concat_tables([*ends, self._table(self.logic.idle(Quiet(rows=0)))])
 
     def held(self, what: Literal["rows", "partials"]) -> int:
         """How many rows are held; or how many partials, each group's in a window once."""

@@ -20,7 +20,7 @@ from penstock.core.budget import Budget
 from penstock.core.delays import Counts, Seconds
 from penstock.core.operator import Out, State
 from penstock.core.rows import HASH, TIME, RowType, times_of
-from penstock.core.time import Times, as_times
+from penstock.core.time import TIME_MAX, Times, as_times
 from penstock.core.within import LEFT, RIGHT
 from penstock.kernels.hashing import hash_keys
 from penstock.operators.window_join.config import WindowJoin
@@ -170,7 +170,8 @@ class _Simulation:
                 self._collect(self._logic.idle(_Until(self._clock, ready)))
                 self._clock.wait_until(ready)
             self._hand_over()
-        self._collect(self._logic.end())
+        for port in (LEFT, RIGHT):
+            self._collect(self._logic.advance(port, TIME_MAX))
         self._note(math.inf)
         return self._recording()
 

@@ -83,7 +83,7 @@ class ArrivalAggregation:
     def end(self) -> Iterator[Out]:
         """Windows that are not full come out, too, and nothing is left to count."""
         self._hash = None
-        return self._inner.end()
+        return self._inner.advance(0, TIME_MAX)
 
     def bounds(self) -> Bounds:
         """In numbers of rows."""

@@ -107,18 +107,6 @@ class DeferringJoin(abc.ABC):
             yield from self._bear_waiting(port)
         yield from self._react(work)
 
-    def end(self) -> Iterator[Out]:
-        """All debts are settled, everything unmatched comes out, and the state is empty."""
-        yield from self._settle_strangers()
-        for port in (LEFT, RIGHT):
-            yield from self._bear_waiting(port)
-        for port in (LEFT, RIGHT):
-            yield from self.settle(port)
-        for port in (LEFT, RIGHT):
-            yield from self.advance(port, TIME_MAX)
-        for window in self.windows:
-            window.release()
-
     def bounds(self) -> Bounds:
         """What its ports' bounds leave to come."""
         return self._config.bounds(self._bounds[LEFT], self._bounds[RIGHT])

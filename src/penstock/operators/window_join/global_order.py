@@ -63,11 +63,6 @@ class GlobalOrderJoin:
         """Nothing is deferred."""
         return iter(())
 
-    def end(self) -> Iterator[Out]:
-        """Nothing is held back."""
-        for port in (LEFT, RIGHT):
-            yield from self.advance(port, TIME_MAX)
-
     def bounds(self) -> Bounds:
         """What would be so if both streams were one in order."""
         return self._config.bounds(self._bounds[LEFT], self._bounds[RIGHT])

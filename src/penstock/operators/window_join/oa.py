@@ -89,11 +89,6 @@ class OAJoin:
         """OA-Join defers nothing."""
         return self._take_over()
 
-    def end(self) -> Iterator[Out]:
-        """Everything unmatched comes out and the state is empty."""
-        for port in (LEFT, RIGHT):
-            yield from self.advance(port, TIME_MAX)
-
     def bounds(self) -> Bounds:
         """What its ports' bounds leave to come."""
         return self._config.bounds(self._bounds[LEFT], self._bounds[RIGHT])

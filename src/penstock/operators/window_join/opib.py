@@ -17,7 +17,7 @@ from penstock.core.operator import Allowance, Out, State
 from penstock.core.pages import PageStore
 from penstock.core.progress import Bounds
 from penstock.core.rows import RowType, hashes_of, times_of
-from penstock.core.time import TIME_MAX, TIME_MIN, Time
+from penstock.core.time import TIME_MIN, Time
 from penstock.core.within import LEFT, RIGHT, horizon
 from penstock.kernels.sort import page_order
 from penstock.operators.progress.held import Held, by_time, halves
@@ -63,11 +63,6 @@ class OPIBJoin:
     def idle(self, work: Allowance) -> Iterator[Out]:
         """Nothing is deferred that could be done."""
         return iter(())
-
-    def end(self) -> Iterator[Out]:
-        """Everything meets."""
-        for port in (LEFT, RIGHT):
-            yield from self.advance(port, TIME_MAX)
 
     def bounds(self) -> Bounds:
         """What can still come out."""

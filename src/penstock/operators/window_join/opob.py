@@ -16,8 +16,8 @@ from penstock.core.operator import Allowance, Out, State
 from penstock.core.pages import PageStore
 from penstock.core.progress import Bounds
 from penstock.core.rows import HASH, TIME, Indices, RowType
-from penstock.core.time import TIME_MAX, Time
-from penstock.core.within import LEFT, RIGHT
+from penstock.core.time import Time
+from penstock.core.within import LEFT
 from penstock.operators.progress.held import Held
 from penstock.operators.window_join.config import WindowJoin
 from penstock.operators.window_join.methods import OPOB_RESULTS
@@ -58,11 +58,6 @@ class OPOBJoin:
         """Nothing is deferred."""
         self._hold(self._join.idle(work))
         return iter(())
-
-    def end(self) -> Iterator[Out]:
-        """Everything leaves."""
-        for port in (LEFT, RIGHT):
-            yield from self.advance(port, TIME_MAX)
 
     def bounds(self) -> Bounds:
         """What can still come out."""
