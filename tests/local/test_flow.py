@@ -513,11 +513,12 @@ def test_a_page_too_large_to_rewrite_is_cut_and_its_parts_keep_the_file_they_sha
     st.integers(0, 10_000),
     st.integers(1, 3),
     st.sampled_from(["inner", "left", "right", "full", "semi", "anti"]),
-    st.sampled_from(["oa", "ewj", "ah_ewj", "rpwj"]),
-    st.sampled_from([6_000, 12_000, 40_000]),
+    st.sampled_from([("oa", 6_000), ("oa", 12_000), ("ewj", 6_000), ("ah_ewj", 24_000), ("rpwj", 24_000)]),
 )
 @examples(0.05)
-def test_hot_keys_in_little_memory_equal_the_definition(seed, keys, how, method, memory):
+def test_hot_keys_in_little_memory_equal_the_definition(seed, keys, how, run_by):
+    """State is 17 kB, half of it of one key. Methods with hash partitions refuse to run in less than this."""
+    method, memory = run_by
     left, right = crowded(30, seed, 7, keys), crowded(30, seed + 1, 7, keys)
     flow, a, b = flow_of(left, right, progress=pk.bounded_delay(300), memory=memory)
     out = a.join(b, on="k", within=pk.band(before=5, after=5), how=how, method=method).to_memory()
