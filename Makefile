@@ -2,9 +2,11 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# The same order of sets in every run: tests give everyone the same verdict.
+export PYTHONHASHSEED := 0
 STAMP  := $(VENV)/.installed
 
-.PHONY: venv demo test test-fast coverage lint types bench bench-peers clean
+.PHONY: venv demo test test-fast fuzz coverage lint types bench bench-peers clean
 
 venv: $(STAMP)
 
@@ -40,6 +42,11 @@ coverage: $(STAMP)
 
 test-fast: $(STAMP)
 	$(BIN)/pytest -n 2 -m "not spark and not slow and not deep" --hypothesis-profile=fast
+
+# Draws anew each time; make fuzz SEED=… repeats what a failure printed.
+SECONDS ?= 1200
+fuzz: $(STAMP)
+	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -6,6 +6,8 @@ code always gets the same verdict. `fuzz` (``make fuzz``) and `deep` draw anew, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
@@ -26,6 +28,21 @@ settings.load_profile("ci")
 # that ran before in the same process, so a fixed draw must not use them.
 if hasattr(providers, "_get_local_constants"):
     providers._get_local_constants = lambda: providers._local_constants
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("draws", "random cases over everything a user can combine (tests/draws)")
+    group.addoption("--draw-seed", default="fixed", help="which cases are drawn: the same seed draws the same cases")
+    group.addoption("--draw-cases", type=int, help="how many cases each test of tests/draws draws")
+    group.addoption("--draw", help="only the case of this seed, as a failure prints it")
+
+
+@pytest.fixture
+def draws(request: pytest.FixtureRequest) -> Callable[[int], Iterator[str]]:
+    """The seeds of a test's cases: ``for seed in draws(200)``. Options of the command line go first."""
+    one, seed = request.config.getoption("--draw"), request.config.getoption("--draw-seed")
+    asked = request.config.getoption("--draw-cases")
+    return lambda count: iter([one] if one else [f"{seed}/{number}" for number in range(asked or count)])
 
 
 @pytest.fixture

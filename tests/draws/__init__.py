@@ -1,0 +1,1 @@
+"""Random cases over everything a user can combine, each from one seed, and what they must give by DuckDB."""
