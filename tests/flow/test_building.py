@@ -8,6 +8,7 @@ import pytest
 import penstock as pk
 from penstock.core.errors import BandError, ConfigError, DurationError
 from penstock.flow.keys import common_key
+from penstock.spark.flow import _config
 
 ROWS = pa.table({"order_id": [1], "t": [0], "amount": [5], "name": ["x"]})
 STAMPED = pa.table({"order_id": [1], "ts": pa.array([0], pa.timestamp("us"))})
@@ -333,3 +334,9 @@ def test_a_lookup_in_pages_is_planned_by_key_without_a_cache_before_anything_is_
     stream = flow.source(pa.table({"k": [1], "t": [1]}), time="t").lookup(table, on="k")
     pilot = lookup_pilot(stream._node, table.open(), "pages", share=100_000, slots=1)
     assert pilot.decide().method == "inlj"
+
+
+def test_a_checkpoint_of_the_first_version_knows_a_band_however_it_is_written_and_shown(orders, paid):
+    joined = orders.join(paid, on="order_id", within=pk.band(before=5, after=5))
+    assert _config(joined._node)["within"] == "band(5, 5, ends='[]')"
+    assert str(joined._node.config.within) == "band(before=5, after=5, ends='[]')"
