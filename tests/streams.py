@@ -177,6 +177,9 @@ class Run:
         self.budgets: list[Budget] = []
         self.bounds = [TIME_MIN, TIME_MIN]
         self.told = [TIME_MIN, TIME_MIN]
+        """The bounds when this epoch began."""
+        self.heard = [TIME_MIN, TIME_MIN]
+        """The bounds that the logics of this epoch know."""
         self.logics: list[Logic] = [self._logic(State()) for _ in range(self.shards)]
 
     def _logic(self, state: State) -> Logic:
@@ -206,6 +209,7 @@ class Run:
                 self.take(logic.rows(event.port, rows.filter(pa.array(shard == number))))
         elif isinstance(event, Advance):
             self.bounds[event.port] = max(event.bound, self.bounds[event.port])
+            self.heard[event.port] = max(event.bound, self.heard[event.port])
             for logic in self.logics:
                 self.take(logic.advance(event.port, event.bound))
         elif isinstance(event, Idle):
@@ -226,7 +230,7 @@ class Run:
         self.shards = shards
         self.logics = [self._logic(state) for state in states]
         before = self.told if lag else self.bounds
-        self.told = list(self.bounds)
+        self.told, self.heard = list(self.bounds), list(before)
         for port in (LEFT, RIGHT):
             for logic in self.logics:
                 self.take(logic.advance(port, before[port]))
