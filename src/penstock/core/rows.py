@@ -6,6 +6,8 @@ column travels as int64 only (`TIME`) and is put back, without a copy, when rows
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +70,15 @@ class RowType:
         if name == self.time:
             return from_times(batch.column(1), self.columns.field(name).type)
         return batch.column(name)
+
+
+def first_twice(names: Iterable[str]) -> str | None:
+    """The first of some names that is there more than once, in time linear in their number.
+
+    >>> first_twice(["a", "b", "a"])
+    'a'
+    """
+    return next((name for name, times in Counter(names).items() if times > 1), None)
 
 
 def hashes_of(batch: pa.RecordBatch) -> Hashes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,7 +12,7 @@ import pyarrow as pa
 from penstock.core.durations import TimeUnit
 from penstock.core.errors import ConfigError
 from penstock.core.progress import Policy
-from penstock.core.rows import RowType
+from penstock.core.rows import RowType, first_twice
 from penstock.core.time import Time
 from penstock.core.within import LEFT, RIGHT
 from penstock.operators.aggregate.config import EMITTED, WindowAggregate
@@ -271,7 +270,7 @@ MISSED = ("missed_from", "missed_until")
 
 def check_unique(columns: pa.Schema, what: str) -> None:
     """Refuse columns of which two have one name."""
-    twice = next((name for name, times in Counter(columns.names).items() if times > 1), None)
+    twice = first_twice(columns.names)
     if twice is not None:
         raise ConfigError(f"{what} two columns {twice!r}. Give one of them another name.")
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from penstock.core.durations import Duration, TimeUnit
 from penstock.core.errors import ConfigError, SqlError
+from penstock.core.rows import first_twice
 from penstock.core.windows import Sliding
 from penstock.core.within import LEFT, RIGHT
 from penstock.flow.graph import JoinNode
@@ -227,7 +228,7 @@ def _unqualified(query: Query, joined: Stream) -> Callable[[str], str]:
 
 def _check_names(sql: str, query: Query, marks: Sequence[str]) -> None:
     names = [*(item.name for item in query.select), *marks]
-    twice = next((name for name in names if names.count(name) > 1), None)
+    twice = first_twice(names)
     if twice is not None:
         raise _at_first_of(sql, [twice], f"Two columns are called {twice}. Write AS and another name after one.")
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.core.durations import Duration, DurationLike
 from penstock.core.errors import ConfigError
-from penstock.core.rows import RowType
+from penstock.core.rows import RowType, first_twice
 from penstock.core.windows import SlideByTuple, Sliding, Window, sliding
 from penstock.core.within import LEFT, RIGHT, Band, Tumbling
 from penstock.flow.display import preformatted, table
@@ -262,7 +262,7 @@ class Stream(Outlets):
         >>> rows.table().column("t").to_pylist()
         [1, 2]
         """
-        nodes = (self._node, *(other._node for other in others))
+        nodes = (self._node, *(self._beside(other) for other in others))
         _check_alike(nodes, "union")
         time = self._node.time if all(node.time == self._node.time for node in nodes) else None
         timed = all(node.timed for node in nodes)
@@ -337,7 +337,7 @@ class Stream(Outlets):
         """
         if not others:
             raise ConfigError("merge() names no other stream. Write a.merge(b), or a.sort() to order one stream.")
-        nodes = (self._node, *(other._node for other in others))
+        nodes = (self._node, *(self._beside(other) for other in others))
         _check_alike(nodes, "merge")
         return self._progress(Sort(len(nodes)), (), nodes, name, "merge")
 
@@ -369,7 +369,7 @@ class Stream(Outlets):
         [{'id': 1, 't': 0, 't_right': 3}, {'id': 2, 't': 5, 't_right': None}]
         """
         keys, kind = read_on(on), read_how(how)
-        left, right = self._node, other._node
+        left, right = self._node, self._beside(other)
         _check_join(left, right, keys, within, kind, where)
         types = _row_types(left, right, keys)
         config = WindowJoin(keys, within, kind, time or default_time(kind), suffix, left.unit, read_method(method))
@@ -513,6 +513,12 @@ class Stream(Outlets):
         )
         return self._made(made)
 
+    def _beside(self, other: Any) -> Node:
+        """Another stream of the same flow."""
+        if not isinstance(other, Stream) or other._flow is not self._flow:
+            raise ConfigError(f"{other!r} is not a stream of this flow. Give one that flow.source(…) made.")
+        return other._node
+
     def _made(self, node: Node) -> Stream:
         if isinstance(node, OperatorNode):
             check_progress(node)
@@ -642,8 +648,9 @@ def _distinct_keys(node: Node, on: str | Sequence[str] | None, within: DurationL
     asked = tuple(node.columns.names) if on is None else (on,) if isinstance(on, str) else tuple(on)
     if on is not None and not asked:
         raise ConfigError("on=[] names no column. Write on='id', or leave it out to compare whole rows.")
+    held = set(node.columns.names)
     for column in asked:
-        if column not in node.columns.names:
+        if column not in held:
             raise ConfigError.unknown_column("on", column, node.columns.names)
     if on is not None and within is not None and node.time in asked:
         raise ConfigError(
@@ -679,8 +686,9 @@ def _needed(node: Node, config: WindowAggregate) -> pa.Schema:
     wanted = {node.time, *config.keys}
     if isinstance(config.window, SlideByTuple):
         wanted.add(config.window.row_num)
+    held = set(node.columns.names)
     for argument, column in chain(*asked):
-        if column not in node.columns.names:
+        if column not in held:
             raise ConfigError.unknown_column(argument, column, node.columns.names)
         wanted.add(column)
     return pa.schema([field for field in node.columns if field.name in wanted])
@@ -798,7 +806,7 @@ def _as_keys(columns: pa.Schema, keys: tuple[tuple[str, str], ...], table: pa.Sc
 def _check_late(node: Node) -> None:
     columns = late_columns(node)
     names = columns.names
-    twice = next((name for name in names if names.count(name) > 1), None)
+    twice = first_twice(names)
     if twice is not None:
         raise ConfigError(
             f"A source has a column {twice!r}, which is what .late calls one of its own. Rename it in the source."

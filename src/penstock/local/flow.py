@@ -647,8 +647,9 @@ def _missing(late: pa.Table, source: SourceNode, node: Node) -> pa.Table:
 
 def _widened(rows: pa.Table, columns: pa.Schema) -> pa.Table:
     """Rows in more columns than they have: null where there is none, as text where there must be."""
+    held = set(rows.column_names)
     arrays = [
-        rows.column(field.name).cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
+        rows.column(field.name).cast(field.type) if field.name in held else pa.nulls(len(rows), field.type)
         for field in columns
     ]
     return pa.table(arrays, schema=columns)

@@ -217,7 +217,8 @@ def _run(rows: pa.Table, columns: _Columns, computed: Sequence[_Computed], writt
     """What DuckDB computes, and the place of the row that each row comes from."""
     import duckdb
 
-    needed = [name for name in rows.column_names if any(name in item.needs for item in computed)]
+    needs = frozenset().union(*(item.needs for item in computed))
+    needed = [name for name in rows.column_names if name in needs]
     place = pa.array(np.arange(rows.num_rows))
     given = rows.select(needed).rename_columns([columns.inside[name] for name in needed]).append_column(_PLACE, place)
     query = f"SELECT {', '.join(item.text for item in computed)}, {_PLACE} FROM given"
@@ -242,8 +243,9 @@ _SETTINGS = """
 
 def _as_given(field: pa.Field, rows: pa.Table) -> pa.DataType:
     """DuckDB gives back some types as others (large strings, zones); a column that only passed keeps its own."""
-    if field.name in rows.column_names and _same_family(field.type, rows.schema.field(field.name).type):
-        return rows.schema.field(field.name).type
+    place = rows.schema.get_field_index(field.name)
+    if place >= 0 and _same_family(field.type, rows.schema.field(place).type):
+        return rows.schema.field(place).type
     return field.type
 
 

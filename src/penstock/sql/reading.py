@@ -30,6 +30,15 @@ def read(sql: str) -> Query:
     >>> read("SELECT * FROM a [RANGE 3 minutes], b [RANGE 2 minutes] WHERE a.srcIP = b.destIP").join.on
     (('srcIP', 'destIP'),)
     """
+    if not isinstance(sql, str):
+        raise SqlError(f"{sql!r} is a {type(sql).__name__}, not a query. Write it as text: 'SELECT … FROM …'.")
+    try:
+        return _read(sql)
+    except RecursionError as error:
+        raise _unreadable(sql, error) from error
+
+
+def _read(sql: str) -> Query:
     plain, clauses = scan(sql)
     text, tree = Text(sql), _tree(sql, plain)
     sources = read_sources(text, tree, clauses)
@@ -164,11 +173,19 @@ class _Asked:
         return str(having.this.copy().transform(named).sql(dialect="spark"))
 
 
+def _unreadable(sql: str, error: Exception) -> SqlError:
+    if isinstance(error, RecursionError):
+        return SqlError("The query is nested too deeply to be read. Compute parts of it in a .select(…) before.")
+    return SqlError.at(sql, 0, len(sql), f"This cannot be read as SQL: {error}.")
+
+
 def _tree(sql: str, plain: str) -> Node:
     try:
         tree = sqlglot.parse_one(plain, read=PenstockSql)
     except sqlglot.errors.ParseError as error:
         raise _not_sql(sql, error.errors) from error
+    except Exception as error:  # sqlglot raises whatever it meets
+        raise _unreadable(sql, error) from error
     if not isinstance(tree, exp.Select):
         raise SqlError.at(sql, 0, len(sql), "Only SELECT asks something of a stream. Write SELECT … FROM …")
     return tree

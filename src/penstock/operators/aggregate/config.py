@@ -17,7 +17,7 @@ from penstock.core.meter import Meter
 from penstock.core.operator import Logic, State
 from penstock.core.pages import PageStore
 from penstock.core.progress import Bounds
-from penstock.core.rows import SLIDE, TIME, RowType
+from penstock.core.rows import SLIDE, TIME, RowType, first_twice
 from penstock.core.time import STEPS, TIME_MAX, TIME_MIN, Time
 from penstock.core.windows import (
     Landmark,
@@ -144,7 +144,7 @@ class WindowAggregate:
             raise ConfigError("agg() asks for no aggregate. Write at least one, as agg(n=count()).")
         names = [*self.by, self.start, self.end, *(name for name, _ in self.aggregates)]
         names += [EMITTED] if self.emit != "final" else []
-        twice = next((name for name in names if names.count(name) > 1), None)
+        twice = first_twice(names)
         if twice is not None:
             raise ConfigError(f"The results would have two columns {twice!r}. Give one of them another name.")
         if not isinstance(self.method, WithParameters) and self.method not in get_args(Method):
@@ -192,15 +192,16 @@ class WindowAggregate:
     def check(self, inputs: tuple[RowType, ...]) -> None:
         """Raise an error if these rows cannot be aggregated so."""
         rows = inputs[0]
+        held = set(rows.columns.names)
         for name in self.by:
-            if name not in rows.columns.names:
+            if name not in held:
                 raise ConfigError.unknown_column("by", name, rows.columns.names)
             if pa.types.is_nested(rows.columns.field(name).type):
                 raise ConfigError(
                     f"by={name!r} is of type {rows.columns.field(name).type}. Group by one of its fields."
                 )
         for name, function in self.aggregates:
-            if function.column is not None and function.column not in rows.columns.names:
+            if function.column is not None and function.column not in held:
                 raise ConfigError.unknown_column(name, function.column, rows.columns.names)
             kind = rows.columns.field(function.column).type if function.column is not None else pa.null()
             function.check(name, kind)

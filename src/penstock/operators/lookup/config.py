@@ -15,7 +15,7 @@ from penstock.core.meter import Meter
 from penstock.core.operator import Logic, State
 from penstock.core.pages import PageStore
 from penstock.core.progress import Bounds
-from penstock.core.rows import RESERVED, RowType
+from penstock.core.rows import RESERVED, RowType, first_twice
 from penstock.core.time import Time
 from penstock.operators.lookup.backlog import SHED_SEGMENT
 from penstock.operators.lookup.front import PRESENT
@@ -96,16 +96,17 @@ class LookupJoin:
     def output(self, inputs: tuple[RowType, ...]) -> pa.Schema:
         """The columns of the results."""
         (stream,) = inputs
-        fields: list[tuple[str, pa.DataType]] = []
+        held = set(stream.columns.names)
+        fields: dict[str, pa.DataType] = {}
         for ours, name in self.output_columns(stream):
-            shown = name if ours or name not in stream.columns.names else name + self.suffix
-            if shown in (taken for taken, _ in fields):
+            shown = name if ours or name not in held else name + self.suffix
+            if shown in fields:
                 raise ConfigError(
                     f"The table's column {name!r} would be called {shown!r}, which is taken. "
                     f"Rename it, or write another suffix=."
                 )
             columns = stream.columns if ours else self.table.columns
-            fields.append((shown, columns.field(name).type))
+            fields[shown] = columns.field(name).type
         return pa.schema(fields)
 
     def bounds(self, bound: Time) -> Bounds:
@@ -152,8 +153,9 @@ def check_names(names: list[str]) -> None:
             raise ConfigError(
                 f"The table's column {name!r} has a name that penstock uses inside. Rename it in the table."
             )
-        if names.count(name) > 1:
-            raise ConfigError(
-                f"The table has {names.count(name)} columns {name!r}, and results could not tell them apart. "
-                f"Rename all but one in the table."
-            )
+    twice = first_twice(names)
+    if twice is not None:
+        raise ConfigError(
+            f"The table has {names.count(twice)} columns {twice!r}, and results could not tell them apart. "
+            f"Rename all but one in the table."
+        )

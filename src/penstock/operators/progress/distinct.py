@@ -114,7 +114,8 @@ class Deciding:
         self._waiting = Held(rows.inside, store, budget, (page for page in state.pages if page.port == WAITING))
         self._kept = [page for page in state.pages if page.port == KEPT]
         self._bound: Time = TIME_MIN
-        others = (field for field in rows.inside if field.name in rows.columns.names and field.name not in rows.keys)
+        held = set(rows.columns.names) - set(rows.keys)
+        others = (field for field in rows.inside if field.name in held)
         self._tie = [field.name for field in others if can_hash(field.type)]
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:

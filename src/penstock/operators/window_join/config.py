@@ -264,7 +264,7 @@ def read_how(how: str) -> How:
     >>> read_how("left_anti")
     'anti'
     """
-    plain = how.lower().replace("_", "").replace(" ", "")
+    plain = str(how).lower().replace("_", "").replace(" ", "")
     plain = _HOW_ALIASES.get(plain, plain)
     if plain not in get_args(How):
         raise ConfigError(f"how={how!r} is not a kind of window join. Write one of {', '.join(get_args(How))}.")
