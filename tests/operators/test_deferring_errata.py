@@ -482,6 +482,22 @@ MUTANTS = {
         )
         for name, method in {"EWJ": ewj(20, page=4), "RPWJ": rpwj(20, page=4), "AH-EWJ": ah_ewj(20, page=4)}.items()
     },
+    "a pair of a row below the floor of an open block that goes to disk with it (RPWJ)": Mutant(
+        floors_are_not_heeded,
+        case(
+            replace(rpwj(6, page=4), flush=0.1),
+            lefts(11, 0),
+            right(t=0, k=1),
+            advance(left=-20),
+            advance(right=8),
+            Idle(work=False),
+            EpochEnd(1, lag=True),
+            right(t=13, k=1),
+            lefts(5, 1, -5, 7, 8),
+            within=band(3, 3),
+        ),
+        "lost",
+    ),
     "strangers not settled after a change of shards (EWJ)": Mutant(
         strangers_are_not_settled,
         case(
