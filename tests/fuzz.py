@@ -1,7 +1,7 @@
 """``make fuzz``: draw anew, for a given time, and print what reproduces a failure.
 
-A round is the draws of tests/draws and every property, all from one seed. Rounds follow each other
-until the time is over; one that has begun is finished.
+A round is the draws of tests/draws, some of them on Spark, and every property, all from one seed. Rounds follow each
+other until the time is over; one that has begun is finished.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 
 ROUND = [
     ["tests/draws", "--draw-cases=1000"],
+    ["tests/spark/test_join_draws.py", "--draw-cases=20"],
     ["tests", "-n", "2", "-m", "hypothesis and not spark and not deep", "--hypothesis-profile=fuzz"],
 ]
 

@@ -111,7 +111,7 @@ def asked(flow: pk.LocalFlow, source: pk.LocalFlow, case: Case) -> tuple[Any, An
     return results.to_memory(), results.late.to_memory()
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 @given(case=cases())
 def test_f29_spark_gives_what_a_local_flow_gives_in_the_same_epochs_across_a_restart(spark, case: Case):
     """Locally by panes; on Spark by another method in each epoch where windows slide."""

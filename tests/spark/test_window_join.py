@@ -182,7 +182,7 @@ def start(spark, feeds, case, folder, shards, method):
 
 
 @settings(
-    max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
+    max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
 )
 @given(case=stream_cases())
 @example(case=PASSED_BY)
