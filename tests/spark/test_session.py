@@ -74,3 +74,11 @@ def test_the_logs_of_a_query_are_written_without_programs_unless_the_session_say
     flow.run(end=False)
     assert [name.rpartition(".")[2] for name in seen] == [f"{used}CheckpointFileManager"]
     assert session.conf.get(WRITER, None) == asked
+
+
+def test_a_file_is_made_only_once(spark, tmp_path):
+    """What leases and ledgers rely on where files are not local."""
+    path = f"file://{tmp_path}/lease/1.json"
+    assert create_file(spark, path, b"first")
+    assert not create_file(spark, path, b"second")
+    assert (tmp_path / "lease" / "1.json").read_bytes() == b"first"
