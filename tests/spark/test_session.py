@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
+from penstock.spark.session import create_file
 
 pytestmark = pytest.mark.spark
 

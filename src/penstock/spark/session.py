@@ -42,12 +42,10 @@ def create_file(session: SparkSession, path: str, content: bytes) -> bool:
     place = session._jvm.org.apache.hadoop.fs.Path(path)
     try:
         sink = file_system(session, path).create(place, False)
+        sink.write(content)
+        sink.close()  # Object stores compare only now.
     except Py4JJavaError as error:
         if error.java_exception.getClass().getName().endswith("FileAlreadyExistsException"):
             return False
         raise
-    try:
-        sink.write(content)
-    finally:
-        sink.close()
     return True
