@@ -185,7 +185,7 @@ class Stream(Outlets):
 
     @property
     def late(self) -> Outlets:
-        """The rows, of every source this stream is made from, that came below their source's bound.
+        """The rows, of every source this stream is made from, that came below their source's bound, or their group's.
 
         They have their source's columns and two more: `late_source`, and `late_reason`: ``late`` or ``no-time``. Those
         of a window aggregation also have `missed_from` and `missed_until`: where the first window that the row would
