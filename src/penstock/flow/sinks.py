@@ -58,9 +58,12 @@ class FormatSink(Sink):
 
     name: str
     options: dict[str, str]
+    partition_by: tuple[str, ...] = ()
+    """The columns whose values are folders."""
 
     def __str__(self) -> str:
-        return f"format {self.name}"
+        by = f" by {', '.join(self.partition_by)}" if self.partition_by else ""
+        return f"format {self.name}{by}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

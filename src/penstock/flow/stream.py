@@ -79,11 +79,13 @@ class Outlets:
     def to_format(self, name: str, **options: Any) -> Outlet:
         """Write with any batch writer of Spark's, in append mode: at least once.
 
-        `options` are the writer's, ``path`` among them: ``to_format("kafka", topic="paid", **servers)``.
+        `options` are the writer's, ``path`` among them: ``to_format("kafka", topic="paid", **servers)``. With
+        ``partitionBy="shop"``, or a list of columns, each value gets a folder of its own.
         """
-        return self._to(
-            FormatSink(node=self._node, emits=self._emits, name=name, options={k: str(v) for k, v in options.items()})
-        )
+        columns = late_columns(self._node) if self._emits == "late" else self._node.columns
+        kept, partition_by = _writer_options(options, columns.names)
+        sink = FormatSink(node=self._node, emits=self._emits, name=name, options=kept, partition_by=partition_by)
+        return self._to(sink)
 
     def to_memory(self) -> MemoryOutlet:
         """Keep the rows in this process, to look at: ``rows = stream.to_memory()``, later ``rows.table()``.
@@ -665,6 +667,46 @@ def _distinct_keys(node: Node, on: str | Sequence[str] | None, within: DurationL
                 f"Name the columns that make a row a duplicate, as in on='id'."
             )
     return keys
+
+
+_OF_THE_WRITER = {
+    "mode": "to_format() always appends: an epoch that replaced what is there would delete the results of earlier ones",
+    "format": "the format is the first argument of to_format()",
+    "bucketby": "Spark buckets only tables of its catalog, and to_format() writes files. Write partitionBy= instead",
+    "sortby": "Spark sorts only within buckets, which to_format() cannot write. Use foreach_epoch(…)",
+    "clusterby": "Spark clusters only tables of its catalog, and to_format() writes files. Use foreach_epoch(…)",
+}
+"""What Spark's writer takes by a method; as an option it would do nothing. Spark ignores the case of options."""
+
+
+def _writer_options(options: Mapping[str, Any], columns: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The options for Spark's writer as text, and the columns to partition by."""
+    kept: dict[str, str] = {}
+    partition_by: tuple[str, ...] = ()
+    for name, value in options.items():
+        if name.lower() == "partitionby":
+            partition_by = _partition_columns(value, columns)
+        elif name.lower() == "mode" and value == "append":
+            continue
+        elif name.lower() in _OF_THE_WRITER:
+            raise ConfigError(f"{name}={value!r} cannot be an option: {_OF_THE_WRITER[name.lower()]}.")
+        else:
+            kept[name] = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    return kept, partition_by
+
+
+def _partition_columns(value: Any, columns: Sequence[str]) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list | tuple) else ()
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"partitionBy={value!r} names no column. Write one in quotes, or a list of them.")
+    for name in names:
+        if name not in columns:
+            raise ConfigError.unknown_column("partitionBy", name, columns)
+    if set(names) == set(columns):
+        raise ConfigError(
+            f"partitionBy={value!r} takes every column, so nothing is left to write into the files. Leave one out."
+        )
+    return names
 
 
 def _having(results: Stream, condition: Any) -> Stream:

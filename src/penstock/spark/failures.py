@@ -71,6 +71,11 @@ def in_epoch(failure: BaseException, epoch: int, sources: Sequence[SourceNode]) 
     return told or FlowError.in_epoch(epoch, "Spark", _cause(_chain(failure)), _AGAIN)
 
 
+def cause_of(failure: BaseException) -> str:
+    """The cause of any error of Spark's, in a line."""
+    return _cause(_chain(failure))
+
+
 def _told(failure: BaseException, epoch: int, sources: Sequence[SourceNode], where: str) -> PenstockError | None:
     """What any part of an epoch may fail of: what penstock says itself, sources, a full disk."""
     if isinstance(failure, PenstockError):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +22,7 @@ from penstock.flow.display import Explanation, State, Status, preformatted
 from penstock.flow.explain import explain
 from penstock.flow.flow import Flow, read_trigger
 from penstock.flow.graph import Freshness, JoinNode, LookupNode, Node, OperatorNode, SelectNode
+from penstock.flow.promises import promise
 from penstock.flow.report import Report
 from penstock.flow.sinks import operators_needed
 from penstock.spark.branches import Schemas, select, where_pairs
@@ -34,6 +33,7 @@ from penstock.spark.stopping import GracefulStop, InterruptedEpochError, ends_wi
 from penstock.spark.tables import FrameTable, read_table_on_spark
 from penstock.spark.types import arrow_columns
 from penstock.spark.use import CheckpointUse
+from penstock.spark.workers import check_workers, use_this_python
 from penstock.storage.files import folder_for, make_folder
 from penstock.storage.tables.reading import read_table
 from penstock.storage.versioned import Checkpoint
@@ -51,6 +51,9 @@ _BATCH_SHARE = 16
 
 _DEFAULT_TRIGGER = "1 s"
 """How often an epoch begins where the user does not say; a heartbeat fills those without data."""
+
+_PROMISES = "promises.json"
+"""What each source promised at the last start, in the checkpoint: it may change from one start to the next."""
 
 _WAIT = 0.5
 """Seconds to wait for the end of a query at a time."""
@@ -103,8 +106,9 @@ class SparkFlow(Flow):
 
     def _query(self) -> SparkQuery:
         self._check_ready()
-        _use_this_python(self.spark)
+        use_this_python(self.spark)
         _use_the_systems_allocator(self.spark)
+        check_workers(self.spark)
         checkpoint = Checkpoint(self.checkpoint, partial(create_file, self.spark))
         checkpoint.claim(self._fingerprint())
         use = CheckpointUse(checkpoint)
@@ -127,6 +131,7 @@ class SparkFlow(Flow):
             )
         checkpoint.check(engine.ledger)
         checkpoint.vacuum()
+        self._note_promises(checkpoint)
         return engine
 
     def _fingerprint(self) -> dict[str, Any]:
@@ -140,6 +145,20 @@ class SparkFlow(Flow):
         }
         operators = {node.name: _config(node) for node in operators_needed(self._sinks)}
         return {"sources": sources, "operators": operators}
+
+    def _note_promises(self, checkpoint: Checkpoint) -> None:
+        """Log which sources promise something else than at the last start: bounds that were given stay as they are."""
+        ours = {node.name: promise(node.progress) for node in self._sources}
+        theirs = checkpoint.records.read(_PROMISES) or {}
+        for name, was in theirs.items():
+            if name in ours and ours[name] != was:
+                log.warning(
+                    "source %r promises %s; at the last start of checkpoint %s it promised %s. "
+                    "Its bound goes on from where it was.",
+                    *(name, ours[name], self.checkpoint, was),
+                )
+        if theirs != ours:
+            checkpoint.records.write(_PROMISES, ours)
 
     @property
     def _place(self) -> str:
@@ -377,12 +396,6 @@ def _logs_without_programs(session: SparkSession, checkpoint: str) -> dict[str, 
     told = session.conf.get(_LOG_WRITER, None) is not None
     local = file_system(session, checkpoint).getScheme() == "file"
     return {_LOG_WRITER: _BY_FILE_SYSTEM} if local and not told else {}
-
-
-def _use_this_python(spark: SparkSession) -> None:
-    """Where nobody said which Python workers run, it is this one: the system's may not have penstock."""
-    if "PYSPARK_PYTHON" not in os.environ:
-        spark.sparkContext.pythonExec = sys.executable
 
 
 def _use_the_systems_allocator(spark: SparkSession) -> None:

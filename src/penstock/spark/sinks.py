@@ -30,7 +30,8 @@ def _write(sink: Sink, rows: DataFrame, epoch: int) -> None:
     if isinstance(sink, ParquetSink):
         _parquet(sink, rows, epoch)
     elif isinstance(sink, FormatSink):
-        rows.write.format(sink.name).mode("append").options(**sink.options).save()
+        writer = rows.write.format(sink.name).mode("append").options(**sink.options)
+        (writer.partitionBy(*sink.partition_by) if sink.partition_by else writer).save()
     elif isinstance(sink, MemorySink):
         sink.epochs[epoch] = rows.toArrow().cast(arrow_columns(rows.schema))
     elif isinstance(sink, ConsoleSink):

@@ -1,0 +1,99 @@
+"""What a start looks at before the first epoch: the workers' Python, and what sources promised the last time."""
+
+from __future__ import annotations
+
+import sys
+
+import pyarrow as pa
+import pytest
+
+import penstock as pk
+from penstock.spark.workers import _check_program
+
+pytestmark = pytest.mark.spark
+
+ROWS = pa.table({"shop": ["a", "b", "a"], "t": [1, 2, 3]})
+
+
+@pytest.fixture
+def build(spark, feed, tmp_path):
+    """Build the same flow again, with another promise or sink."""
+    rows = feed("orders", [ROWS])
+
+    def make(progress=None):
+        flow = pk.Flow(spark, checkpoint=str(tmp_path / "c"), memory="64 MB")
+        return flow, flow.source(rows.stream(spark), time="t", progress=progress or pk.ordered(), name="orders")
+
+    return make
+
+
+@pytest.fixture
+def program(tmp_path):
+    """A program that takes itself for a Python."""
+
+    def write(script):
+        path = tmp_path / "python"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return str(path)
+
+    return write
+
+
+def test_a_worker_python_of_another_version_is_refused_at_the_start(spark, build, program, tmp_path, monkeypatch):
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", program("echo 3.8"))
+    flow, orders = build()
+    orders.to_memory()
+    with pytest.raises(pk.FlowError) as error:
+        flow.run()
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    assert f"workers, {tmp_path}/python, is Python 3.8, but the driver's is {version}. " in str(error.value)
+    assert "Set PYSPARK_PYTHON to a Python" in str(error.value)
+    assert not (tmp_path / "c" / "flow.json").exists()
+
+
+def test_a_worker_python_without_penstock_is_refused(program):
+    fails = program("echo 'Traceback:' >&2; echo \"ModuleNotFoundError: No module named 'penstock'\" >&2; exit 1")
+    with pytest.raises(pk.FlowError, match=r"does not import penstock \(ModuleNotFoundError: No module named 'penst"):
+        _check_program(fails)
+
+
+def test_a_worker_python_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(pk.FlowError, match=r"does not run \(.*No such file"):
+        _check_program(str(tmp_path / "nowhere"))
+
+
+def test_a_worker_python_is_asked_once(program, tmp_path):
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    good = program(f"echo asked >> {tmp_path}/log; echo {version}")
+    for _ in range(3):
+        _check_program(good)
+    assert (tmp_path / "log").read_text() == "asked\n"
+
+
+def test_a_changed_promise_is_logged_with_the_one_before(build, tmp_path, caplog):
+    flow, orders = build(pk.ordered())
+    orders.to_memory()
+    flow.run(end=False)
+    assert caplog.messages == []
+    flow, orders = build(pk.bounded_delay(30))
+    orders.to_memory()
+    flow.run(end=False)
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        f"source 'orders' promises that no row comes more than 30 after a later one; at the last start of checkpoint "
+        f"{tmp_path}/c it promised rows in order of time. Its bound goes on from where it was."
+    ]
+    caplog.clear()
+    flow, orders = build(pk.bounded_delay(30))
+    orders.to_memory()
+    flow.run(end=False)
+    assert [record for record in caplog.records if record.levelname == "WARNING"] == []
+
+
+def test_a_writer_partitions_by_columns(spark, build, tmp_path):
+    flow, orders = build()
+    orders.to_format("csv", path=str(tmp_path / "out"), header=True, partitionBy="shop")
+    flow.run()
+    assert sorted(path.name for path in (tmp_path / "out").glob("shop=*")) == ["shop=a", "shop=b"]
+    rows = spark.read.csv(str(tmp_path / "out"), header=True, inferSchema=True).collect()
+    assert sorted((row.shop, row.t) for row in rows) == [("a", 1), ("a", 3), ("b", 2)]
