@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as sf
 
@@ -94,21 +92,33 @@ def test_a_python_function_of_a_source_is_told_by_its_error(spark, flow, feed):
     assert str(error) == f"Epoch 0 failed in the rows of source 'orders' for sink memory: KeyError: 'shop'. {AGAIN}"
 
 
-def test_a_full_disk_is_told_with_what_was_written(spark, flow, tmp_path):
+@pytest.fixture
+def disk(tmp_path):
+    """A disk that is soon full."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(disk)], capture_output=True, check=False
-    )
-    if mounted.returncode:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("needs the right to mount a small disk")
-    try:
-        (tmp_path / "in").mkdir()
-        pq.write_table(pa.table({"t": range(200_000)}), tmp_path / "in" / "0.parquet")
-        orders(flow, spark.readStream.schema("t BIGINT").parquet(str(tmp_path / "in"))).to_parquet(str(disk / "out"))
-        error = failure_of(flow)
-        assert str(error).startswith(f"Epoch 0 failed in sink parquet {disk}/out: ")
-        assert "No space left on device. The disk is full. Free some space and start" in str(error)
-    finally:
-        shutil.rmtree(disk / "out", ignore_errors=True)
-        subprocess.run(["umount", "--lazy", str(disk)], check=False)
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=False)
+
+
+def test_a_full_disk_is_told_with_what_was_written(spark, flow, feed, disk):
+    stream = feed("orders", [pa.table({"t": range(200_000)})]).stream(spark)
+    orders(flow, stream).to_parquet(str(disk / "out"))
+    error = failure_of(flow)
+    assert str(error).startswith(f"Epoch 0 failed in sink parquet {disk}/out: ")
+    assert "No space left on device. The disk is full. Free some space and start" in str(error)
+
+
+def test_a_disk_too_full_for_state_is_told_as_that(spark, feed, disk):
+    flow = pk.Flow(spark, checkpoint=str(disk / "c"), memory="64 MB")
+    rows = pa.table({"t": range(50_000), "k": range(50_000)})
+    left, right = (
+        flow.source(feed(name, [rows]).stream(spark), time="t", progress=pk.ordered(), name=name) for name in "lr"
+    )
+    left.join(right, on="k", within=pk.band(before=50_000, after=50_000)).to_memory()
+    error = failure_of(flow)
+    assert str(error).startswith("Epoch 0 failed in the state in the checkpoint: OSError: ")
+    assert "No space left on device. The disk is full." in str(error)

@@ -17,11 +17,14 @@ from penstock.flow.graph import SourceNode
 _AGAIN = "The epoch was not committed. Remove the cause and start the flow again: the epoch is repeated."
 _NO_ROOM = "The disk is full. Free some space and start the flow again: the epoch is repeated."
 
+_STATE = "the state in the checkpoint"
+
 _DEEPEST = 30
 """Causes to follow at most: Java allows a chain that ends in itself."""
 
 _TRACEBACK = "Traceback (most recent call last):"
 _OURS = re.compile(r"^penstock\.core\.errors\.(\w+): (.+)", re.MULTILINE)
+_PAGES = re.compile(r'File ".*penstock.storage')
 _READING = re.compile(r"FAILED_READ_FILE|MALFORMED_RECORD_IN_PARSING|PYTHON_(STREAMING_)?DATA_SOURCE|FileScanRDD")
 _FILE = re.compile(r"(?:while reading file|Path:|File:) *(\S+)")
 _DATA = re.compile(r"SQLSTATE: (22|P0001)")
@@ -67,7 +70,7 @@ def in_function(failure: Exception, epoch: int, sink: object) -> SinkError:
 
 def in_epoch(failure: BaseException, epoch: int, sources: Sequence[SourceNode]) -> PenstockError:
     """An error that came up anywhere else in an epoch, or in Spark before it gave the epoch to penstock."""
-    told = _told(failure, epoch, sources, "the driver")
+    told = _told(failure, epoch, sources, _STATE)
     return told or FlowError.in_epoch(epoch, "Spark", _cause(_chain(failure)), _AGAIN)
 
 
@@ -87,7 +90,7 @@ def _told(failure: BaseException, epoch: int, sources: Sequence[SourceNode], whe
         if isinstance(kind, type) and issubclass(kind, PenstockError):
             return kind(message.strip())
     if is_full(text):
-        return FlowError.in_epoch(epoch, where, _cause(chain), _NO_ROOM)
+        return FlowError.in_epoch(epoch, _STATE if _PAGES.search(text) else where, _cause(chain), _NO_ROOM)
     if _READING.search(text):
         return SourceError.in_epoch(epoch, _reader(text, sources), _with_file(chain, text), _AGAIN)
     return None
