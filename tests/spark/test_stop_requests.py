@@ -11,6 +11,7 @@ import traceback
 import pytest
 
 from penstock.spark.stopping import GracefulStop, InterruptedEpochError, signals_stop
+from penstock.spark.use import CheckpointUse
 
 
 class Query:
@@ -78,6 +79,22 @@ def test_spark_takes_the_text_of_an_interruption_for_one_and_can_search_it():
         r"py4j.protocol.Py4JJavaError: An error occurred while calling((.|\n)*)java.lang.InterruptedException", text
     )
     assert len(text) < 1_000
+
+
+def test_a_lease_that_cannot_be_released_does_not_hide_why_the_query_failed():
+    class Full:
+        def take_lease(self, in_use):
+            return self
+
+        def release(self):
+            raise OSError("No space left on device")
+
+    def fail():
+        with CheckpointUse(Full()):
+            raise ValueError("the cause")
+
+    with pytest.raises(ValueError, match="the cause"):
+        fail()
 
 
 @pytest.fixture(params=[signal.SIGINT, signal.SIGTERM])

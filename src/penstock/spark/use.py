@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Self
 
 from pyspark.sql.streaming import StreamingQuery
 
 from penstock.storage.versioned import Checkpoint
+
+log = logging.getLogger("penstock")
 
 
 class CheckpointUse:
@@ -33,8 +36,11 @@ class CheckpointUse:
             self.end()
 
     def end(self) -> None:
-        """Release the lease."""
-        self._lease.release()
+        """Release the lease. One that cannot be, as on a full disk, lapses: the error of the query matters more."""
+        try:
+            self._lease.release()
+        except OSError as failure:
+            log.warning("The lease on the checkpoint could not be released, and lapses by itself: %s", failure)
 
     def _goes_on(self) -> bool:
         try:
