@@ -13,9 +13,10 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from penstock.core.budget import Budget
-from penstock.core.operator import Out, State
+from penstock.core.operator import Out, Quiet, State
 from penstock.core.punctuation import Punctuation, below
 from penstock.core.rows import RowType
+from penstock.core.time import TIME_MAX
 from penstock.operators.progress import group_batch
 from penstock.storage.compaction import compact
 from penstock.storage.versioned import state_from_json, state_to_json
@@ -80,8 +81,10 @@ class Host:
         return self
 
     def end(self) -> Host:
-        """All inputs are over."""
-        self.out += self.logic.end()
+        """All inputs are over, as hosts say it: their bounds are the end of time, then nothing more comes."""
+        for port in range(self.inputs):
+            self.out += self.logic.advance(port, TIME_MAX)
+        self.out += self.logic.idle(Quiet(0))
         return self
 
     def _outs(self, item: Item) -> Iterator[Out]:

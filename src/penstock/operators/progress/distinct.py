@@ -150,10 +150,6 @@ class Deciding:
         """Nothing is deferred."""
         return iter(())
 
-    def end(self) -> Iterator[Out]:
-        """All that waits is decided."""
-        return self.advance(0, TIME_MAX)
-
     def bounds(self) -> Bounds:
         """As the input's."""
         return Bounds((self._bound, self._bound), (self._bound, self._bound))

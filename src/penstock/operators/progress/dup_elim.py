@@ -104,10 +104,6 @@ class Eliminating:
         """Nothing is deferred."""
         return iter(())
 
-    def end(self) -> Iterator[Out]:
-        """Nothing is held back."""
-        return self.advance(0, TIME_MAX)
-
     def bounds(self) -> Bounds:
         """As the input's: rows pass at once."""
         return Bounds((self._bound, self._bound), (self._bound, self._bound))

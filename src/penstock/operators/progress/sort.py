@@ -19,7 +19,7 @@ from penstock.core.operator import Allowance, Out, State
 from penstock.core.pages import PageStore
 from penstock.core.progress import Bounds
 from penstock.core.rows import RowType
-from penstock.core.time import TIME_MAX, TIME_MIN, Time
+from penstock.core.time import TIME_MIN, Time
 from penstock.operators.progress.held import Held
 
 
@@ -94,11 +94,6 @@ class Sorting:
     def idle(self, work: Allowance) -> Iterator[Out]:
         """Nothing is deferred."""
         return iter(())
-
-    def end(self) -> Iterator[Out]:
-        """Everything leaves."""
-        for port in range(len(self._bounds)):
-            yield from self.advance(port, TIME_MAX)
 
     def bounds(self) -> Bounds:
         """The least of the inputs' bounds."""
