@@ -411,7 +411,8 @@ def _analysed(build: Callable[[], DataFrame], written: Sequence[Any]) -> DataFra
         return build()
     except Exception as error:
         shown = ", ".join(map(str, written))
-        raise ConfigError(f"{shown!r} cannot be computed from this stream: {str(error).splitlines()[0]}") from error
+        why = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ConfigError(f"{shown!r} cannot be computed from this stream: {why}") from error
 
 
 _FREE: dict[type, tuple[str, ...]] = {
