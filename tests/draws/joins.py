@@ -61,14 +61,18 @@ def draw_join(rng: random.Random, epochs: int, runs: int) -> JoinCase:
     clock: Clock = rng.choice(["number", "number", "timestamp", "date"])
     paces = (_Pace.draw(rng), _Pace.draw(rng))
     policies = (_policy(rng, clock, paces[0]), _policy(rng, clock, paces[1]))
-    if rng.random() < 0.4:
-        # One side promises next to nothing, the other all it can: their bounds run far apart.
+    how, within = rng.choice(HOWS), _within(rng, clock)
+    if rng.random() < 0.5:
+        # Bounds run far apart: one side promises next to nothing, the other all it can. Few rows have met when the
+        # fast one passes them by, and rows of the slow one still arrive there.
         slow, fast = rng.choice([NoPromise(), BoundedDelay(_duration(100, clock))]), BoundedDelay(_duration(0, clock))
-        policies = rng.choice([(slow, fast), (fast, slow)])
+        policies, how = rng.choice([((slow, fast), "left"), ((slow, fast), "anti"), ((fast, slow), "right")])
+        how = rng.choice([how, "full"])
+        within = Band(_duration(0, clock), _duration(rng.randint(0, 3), clock))
     return JoinCase(
         clock,
-        rng.choice(HOWS),
-        _within(rng, clock),
+        how,
+        within,
         _keys(rng),
         policies,
         tuple(_method(rng, clock) for _ in range(runs)),
