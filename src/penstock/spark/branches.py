@@ -146,18 +146,15 @@ class Schemas:
             yield st.StructField(field.name, kind, nullable=True)
 
     def _aggregate_fields(self, node: AggregateNode) -> Iterator[st.StructField]:
-        """Groups and window ends keep Spark's own types; an aggregate of a column's type does, too."""
-        given = self.of(node.input)
-        like = {name: name for name in node.config.by}
-        if node.timed and node.input.time is not None:
-            like |= dict.fromkeys((node.config.start, node.config.end), node.input.time)
-        for name, function in node.config.aggregates:
-            column = function.column
-            if column is not None and node.columns.field(name).type == node.input.columns.field(column).type:
-                like[name] = column
+        """A result keeps the Spark type of the column that it comes from, where the Arrow types agree, too."""
+        given, columns = self.of(node.input), node.input.columns
+        origins: dict[str, str | None] = {name: name for name in node.config.by}
+        origins |= dict.fromkeys((node.config.start, node.config.end), node.input.time if node.timed else None)
+        origins |= {name: function.column for name, function in node.config.aggregates}
         for field in node.columns:
-            kind = given[like[field.name]].dataType if field.name in like else spark_type(field.type)
-            yield st.StructField(field.name, kind, nullable=True)
+            origin = origins.get(field.name)
+            alike = origin is not None and columns.field(origin).type == field.type
+            yield st.StructField(field.name, given[origin].dataType if alike else spark_type(field.type), nullable=True)
 
     def in_port(self, operator: OperatorNode, port: int, name: str) -> st.DataType:
         """The type of a column inside an operator: keys are cast to what both sides compare as."""
