@@ -310,9 +310,6 @@ def _sides(
 
 
 def _method(rng: random.Random, clock: Clock) -> Method:
-    if clock == "date":
-        # The other methods have default lengths of seconds, which a date cannot count.
-        return rng.choice(["auto", "oa"])
     draws = ["auto", "oa", "ewj", "ah_ewj", "rpwj", _ewj, _ewj, _ah_ewj, _ah_ewj, _rpwj, _rpwj]
     chosen = rng.choice(draws)
     return chosen if isinstance(chosen, str) else chosen(rng, clock)
