@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.core.errors import BandError, ConfigError, DurationError
+from penstock.core.errors import BandError, ConfigError, DurationError, PenstockError
 from penstock.flow.keys import common_key
 from penstock.spark.flow import _config
 
@@ -140,6 +140,30 @@ def test_a_number_is_no_length_on_a_timestamp(flow):
     a, b = (flow.source(STAMPED, time="ts", name=name) for name in "ab")
     with pytest.raises(DurationError, match=r"has no unit. The time column counts microseconds: write '5 s'"):
         a.join(b, on="order_id", within=NEAR)
+
+
+def test_an_operator_that_cannot_be_built_does_not_take_its_name(orders, paid):
+    fixed = pa.table({"order_id": [1], "label": ["a"]})
+    failing = [
+        lambda: orders.join(paid, on="order_id", within=NEAR, where="l.amout > 1", name="x"),
+        lambda: orders.join(paid, on="order_id", within=NEAR, suffix="", name="x"),
+        lambda: orders.lookup(object(), on="order_id", name="x"),
+        lambda: orders.lookup(fixed, on="order_id", memory="lots", name="x"),
+        lambda: orders.window(range=5).by("order_id").agg(order_id=pk.count(), name="x"),
+    ]
+    for build in failing:
+        with pytest.raises(PenstockError):
+            build()
+    assert orders.lookup(fixed, on="order_id", name="x")._node.name == "x"
+    with pytest.raises(ConfigError, match="name='x' is another operator's name"):
+        orders.join(paid, on="order_id", within=NEAR, name="x")
+
+
+def test_an_operator_that_cannot_be_built_does_not_shift_the_names_of_later_ones(orders, paid):
+    """An operator's state is found again by its name."""
+    with pytest.raises(PenstockError):
+        orders.join(paid, on="order_id", within=NEAR, where="l.amout > 1")
+    assert orders.join(paid, on="order_id", within=NEAR)._node.name == "join0"
 
 
 def test_two_joins_of_one_name_are_refused(orders, paid):

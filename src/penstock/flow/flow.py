@@ -16,7 +16,7 @@ from penstock.core.progress import NoPromise, Policy, Punctuated
 from penstock.core.rows import RESERVED
 from penstock.core.time import time_unit
 from penstock.flow.display import Explanation, Status, preformatted
-from penstock.flow.graph import Freshness, JoinNode, Node, SourceNode, check_unique, sources_of
+from penstock.flow.graph import Freshness, JoinNode, Node, OperatorNode, SourceNode, check_unique, sources_of
 from penstock.flow.groups import guarded
 from penstock.flow.report import Report
 from penstock.flow.sinks import ParquetSink, Sink
@@ -145,10 +145,10 @@ class Flow(abc.ABC):
         if any(known.name == label for known in self._sources):
             raise ConfigError(f"name={label!r} is another source's name. Choose one of its own.")
         node = SourceNode(columns=columns, time=time, unit=unit, name=label, progress=policy, data=data)
-        self._sources.append(node)
         stream = Stream(self, node)
         if isinstance(policy, Punctuated) and policy.by:
-            stream = Stream(self, guarded(node, policy.by, self._operator_name(None, "guard")))
+            stream = self._operator(guarded(node, policy.by, self._operator_name(None, "guard")))
+        self._sources.append(node)
         self._streams[label] = stream
         return stream
 
@@ -236,13 +236,18 @@ class Flow(abc.ABC):
         self._sinks.append(sink)
 
     def _operator_name(self, name: str | None, kind: str) -> str:
+        """The name that a new operator gets. It is taken only once the operator is there: building it may fail."""
         label = _text(name) or f"{kind}{len(self._operators)}"
         if label in self._operators:
             raise ConfigError(f"name={label!r} is another operator's name. Choose one of its own.")
         if not label.replace("-", "_").isidentifier():
             raise ConfigError(f"name={label!r} becomes a folder: use letters, digits, '-' and '_'.")
-        self._operators.append(label)
         return label
+
+    def _operator(self, node: OperatorNode) -> Stream:
+        """The results of a new operator, whose name is taken from now on."""
+        self._operators.append(node.name)
+        return Stream(self, node)
 
     def _check_ready(self) -> None:
         if not self._sinks:

@@ -522,9 +522,10 @@ class Stream(Outlets):
         return other._node
 
     def _made(self, node: Node) -> Stream:
-        if isinstance(node, OperatorNode):
-            check_progress(node)
-        return Stream(self._flow, node)
+        if not isinstance(node, OperatorNode):
+            return Stream(self._flow, node)
+        check_progress(node)
+        return self._flow._operator(node)
 
 
 class Windowed:
