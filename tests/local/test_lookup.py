@@ -432,3 +432,17 @@ def test_rows_are_put_aside_in_the_memory_that_the_lookup_takes_without(tmp_path
     out = source.lookup(pk.PageTable(pages), on="k", method="cinlj", shed=shed).to_memory()
     flow.start(trigger="5 ms")
     assert sorted(out.table()["t"].to_pylist()) == list(range(60_000))
+
+
+@pytest.mark.parametrize("method", ["auto", "inlj", "meshjoin", "hybridjoin", "cmeshjoin", "chybridjoin", "ssij"])
+@pytest.mark.parametrize("options", [{}, {"max_age": 150}, {"shed": "considering"}], ids=["plain", "age", "shed"])
+def test_a_stream_that_has_lost_its_time_can_be_looked_up_again_by_every_method(method, options):
+    epochs = orders(3)
+    regions = pa.table({"k": list(range(0, 500, 2)), "region": [f"region {n}" for n in range(0, 500, 2)]})
+    flow = pk.LocalFlow(shards=2)
+    named = flow.source(epochs, time="t", progress=pk.bounded_delay(5)).select("k").lookup(CUSTOMERS, on="k")
+    out = named.lookup(regions, on="k", method=method, **options).to_memory()
+    flow.run()
+    keys = sorted(k for rows in epochs for k in rows["k"].to_pylist() if k < 500 and k % 2 == 0)
+    assert sorted(out.table()["k"].to_pylist()) == keys
+    assert out.table()["region"].to_pylist() == [f"region {k}" for k in out.table()["k"].to_pylist()]

@@ -140,23 +140,23 @@ def test_the_same_fields_give_the_same_packets_and_another_seed_others():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: DataSet(6), r"^number=6 is no data set\. Write 1 to 5, for DS1 to DS5\.$"),
-        (lambda: DataSet(1, records=0), r"^records=0 at rate=4000 leave nothing to generate\. Write more\.$"),
-        (lambda: DataSet(1, window="0 s"), r"^window='0 s' is no length of time\. Write how long, as '1 s'\.$"),
+        (lambda: DataSet(6), r"^number=6 must be from 1 to 5, for DS1 to DS5\.$"),
+        (lambda: DataSet(1, records=0), r"^records=0 must be at least 1, and rate=4000 greater than 0\.$"),
+        (lambda: DataSet(1, window="0 s"), r"^window='0 s' must be longer than 0: window='1 s'\.$"),
         (
             lambda: GroupSizes(small=0.9),
-            r"^small=0\.9, medium=0\.2 are not parts of a whole\. Write shares",
+            r"^small=0\.9 and medium=0\.2 must not be negative, nor add up to more than 1\.$",
         ),
         (lambda: Packets(rate=0), r"^rate=0 brings no rows"),
-        (lambda: Packets(rate=1, hosts=0), r"^hosts=0 are not to be had\. Write 1 to 1048576\.$"),
-        (lambda: Packets(rate=1, flows=0), r"^flows=0 leaves no packet a way\. Write how many there are\.$"),
+        (lambda: Packets(rate=1, hosts=0), r"^hosts=0 must be from 1 to 1048576, the addresses there are\.$"),
+        (lambda: Packets(rate=1, flows=0), r"^flows=0 must be at least 1: every packet belongs to a flow\.$"),
         (
             lambda: SkewedLinks(late="-1 s"),
-            r"^late='-1 s' is negative\. Write by how long the control",
+            r"^late='-1 s' must not be negative: it is how far the control link is behind\.$",
         ),
         (
             lambda: SkewedLinks(rate=5, control_rate=9),
-            r"^control_rate=9 is not that of a nearly silent link",
+            r"^control_rate=9 must be greater than 0 and less than rate=5: the control link is the slow one\.$",
         ),
     ],
 )

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.core.time import Times, from_times
+from penstock.core.time import Time, Times, from_times
 
 HASH, TIME = "__hash", "__time"
 """The two columns that every row inside an operator starts with: the key's 64-bit hash, and its event time."""
@@ -89,6 +89,17 @@ def hashes_of(batch: pa.RecordBatch) -> Hashes:
 def times_of(batch: pa.RecordBatch) -> Times:
     """The times of a batch, as a view."""
     return batch.column(1).to_numpy(zero_copy_only=True)  # type: ignore[no-any-return]
+
+
+def with_times(batch: pa.RecordBatch, otherwise: Time) -> pa.RecordBatch:
+    """The batch with `otherwise` as the time of rows that have none.
+
+    >>> rows = RowType(pa.schema({"k": pa.int64()}), keys=("k",), time=None)
+    >>> untimed = rows.enter(pa.table({TIME: pa.nulls(1, pa.int64()), "k": [1]}), np.zeros(1, np.uint64))
+    >>> with_times(untimed, otherwise=7).column(TIME).to_pylist()
+    [7]
+    """
+    return batch.set_column(1, batch.schema.field(1), batch.column(1).fill_null(otherwise))
 
 
 def concat(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:

@@ -614,9 +614,9 @@ class Windowed:
             end=end,
             punctuated=() if statements is None else tuple(statements.columns.names),
         )
-        types = (RowType(_needed(node, config), config.keys, node.time),)
+        types = (RowType(_decoded(_needed(node, config)), config.keys, node.time),)
         if statements is not None:
-            types += (RowType(statements.columns, config.keys),)  # type: ignore[assignment]
+            types += (RowType(_decoded(statements.columns), config.keys),)  # type: ignore[assignment]
         by_rows = isinstance(self._window, BY_ROWS)
         made = AggregateNode(
             columns=config.output(types),
@@ -735,6 +735,17 @@ def _needed(node: Node, config: WindowAggregate) -> pa.Schema:
             raise ConfigError.unknown_column(argument, column, node.columns.names)
         wanted.add(column)
     return pa.schema([field for field in node.columns if field.name in wanted])
+
+
+def _decoded(columns: pa.Schema) -> pa.Schema:
+    """Columns as what an aggregation compares: a dictionary as its values, a short decimal as one of 128 bits."""
+    return pa.schema([field.with_type(_values_of(field.type)) for field in columns])
+
+
+def _values_of(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _values_of(kind.value_type)
+    return pa.decimal128(kind.precision, kind.scale) if pa.types.is_decimal(kind) and kind.bit_width < 128 else kind
 
 
 def read_window(

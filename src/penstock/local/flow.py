@@ -25,7 +25,7 @@ from penstock.core.meter import Tally
 from penstock.core.operator import Logic, Out, Quiet, State, compacts
 from penstock.core.pages import PageStore, names_of
 from penstock.core.progress import Policy, Seen, Track, follow, wake
-from penstock.core.rows import TIME
+from penstock.core.rows import TIME, with_times
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, as_times, show_time
 from penstock.flow.display import Explanation, Status, preformatted
 from penstock.flow.display import State as DisplayState
@@ -61,6 +61,7 @@ from penstock.flow.stream import Stream
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import shard_of
 from penstock.local import sql
+from penstock.local.plain import plain_columns, plain_rows
 from penstock.operators.aggregate.missed import missed
 from penstock.operators.lookup import LookupJoin
 from penstock.storage.compaction import compact
@@ -75,7 +76,7 @@ _SMALLEST_SHARE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class _Feed:
-    """A source's tables, one per epoch, and the columns of the first."""
+    """A source's tables, one per epoch, and the columns of the first, as plain types."""
 
     schema: pa.Schema
     tables: Iterable[pa.Table]
@@ -84,12 +85,12 @@ class _Feed:
     def of(cls, data: Any) -> Any:
         """A feed of `data` if it is tables; anything else as it is, to be refused."""
         if isinstance(data, pa.Table):
-            return cls(data.schema, [data])
+            return cls(plain_columns(data.schema), [data])
         if isinstance(data, Iterator):
             first = next(data, None)
-            return cls(first.schema, chain([first], data)) if isinstance(first, pa.Table) else data
+            return cls(plain_columns(first.schema), chain([first], data)) if isinstance(first, pa.Table) else data
         if isinstance(data, Sequence) and data and isinstance(data[0], pa.Table):
-            return cls(data[0].schema, data)
+            return cls(plain_columns(data[0].schema), data)
         return data
 
 
@@ -297,9 +298,14 @@ class LocalQuery:
         self._report = self._report.after(epoch.report(self._report.totals.epochs, clock.perf_counter() - begun))
 
     def _next(self, node: SourceNode, feed: Iterator[pa.Table]) -> pa.Table | None:
-        """A source's rows for the next epoch; None at its end."""
+        """A source's rows for the next epoch, as plain types; None at its end."""
         try:
-            return next(feed, None)
+            rows = next(feed, None)
+            if rows is None:
+                return None
+            if not isinstance(rows, pa.Table):
+                raise ConfigError(f"It gave a {type(rows).__name__}, not a pyarrow.Table.")
+            return plain_rows(rows)
         except Exception as failure:
             raise SourceError.in_epoch(self._report.totals.epochs, f"source {node.name!r}", named(failure)) from failure
 
@@ -450,6 +456,8 @@ class _Epoch:
         """Split a source's rows into those in time and those late; a row at its bound is in time."""
         if rows.schema.names != node.columns.names or rows.schema.types != node.columns.types:
             raise FlowError(f"Source {node.name!r} changed its columns from {node.columns} to {rows.schema}.")
+        # Tables that differ in nullability or metadata only are alike.
+        rows = pa.Table.from_arrays(rows.columns, schema=node.columns)
         times = as_times(rows.column(node.time))
         # TIME_MIN and TIME_MAX are before and after every row: a reach that ends there would seem to hold them.
         ends = pc.is_in(times, pa.array([None, TIME_MIN, TIME_MAX], pa.int64()))
@@ -509,7 +517,8 @@ class _Epoch:
             for logic in shards:
                 outs += logic.advance(port, bound)
         for port, arriving in enumerate(given):
-            for logic, rows in zip(shards, _routed(node, port, arriving, len(shards)), strict=True):
+            before = self._query._ports[node][port]
+            for logic, rows in zip(shards, _routed(node, port, arriving, len(shards), before), strict=True):
                 outs += logic.rows(port, rows)
         for port, part in enumerate(node.inputs):
             for logic in shards:
@@ -606,12 +615,13 @@ def _feeds(node: OperatorNode, operators: Sequence[OperatorNode]) -> bool:
     return any(node in walk(*other.inputs) for other in operators)
 
 
-def _routed(node: OperatorNode, port: int, rows: pa.Table, shards: int) -> list[pa.RecordBatch]:
+def _routed(node: OperatorNode, port: int, rows: pa.Table, shards: int, before: Time) -> list[pa.RecordBatch]:
+    """The rows of a port by shard. Rows that have lost their event time enter at the port's bound."""
     types = node.types[port]
     cast = rows.select([*types.columns.names, TIME]).cast(types.columns.append(pa.field(TIME, pa.int64())))
     keys = [cast.column(key).combine_chunks() for key in types.keys]
     hashes = hash_keys(keys) if keys else np.zeros(cast.num_rows, np.uint64)
-    entered = types.enter(cast, hashes)
+    entered = with_times(types.enter(cast, hashes), before)
     if shards == 1:
         return [entered]
     shard = shard_of(hashes, shards)

@@ -72,9 +72,9 @@ class Packets(Trace):
 
     def __post_init__(self) -> None:
         if not 1 <= self.hosts <= 1 << 20:
-            raise ConfigError(f"hosts={self.hosts} are not to be had. Write 1 to {1 << 20}.")
+            raise ConfigError(f"hosts={self.hosts} must be from 1 to {1 << 20}, the addresses there are.")
         if self.flows < 1:
-            raise ConfigError(f"flows={self.flows} leaves no packet a way. Write how many there are.")
+            raise ConfigError(f"flows={self.flows} must be at least 1: every packet belongs to a flow.")
         self._moments()
 
     @property
@@ -116,7 +116,7 @@ class GroupSizes:
     def __post_init__(self) -> None:
         if min(self.small, self.medium) < 0 or self.small + self.medium > 1:
             raise ConfigError(
-                f"small={self.small}, medium={self.medium} are not parts of a whole. Write shares that leave some over."
+                f"small={self.small} and medium={self.medium} must not be negative, nor add up to more than 1."
             )
 
     def draw(self, records: int, seed: Seed) -> Indices:
@@ -153,11 +153,11 @@ class DataSet:
 
     def __post_init__(self) -> None:
         if self.number not in SMALL_SHARES:
-            raise ConfigError(f"number={self.number} is no data set. Write 1 to {len(SMALL_SHARES)}, for DS1 to DS5.")
+            raise ConfigError(f"number={self.number} must be from 1 to {len(SMALL_SHARES)}, for DS1 to DS5.")
         if self.records < 1 or not self.rate > 0:
-            raise ConfigError(f"records={self.records} at rate={self.rate} leave nothing to generate. Write more.")
+            raise ConfigError(f"records={self.records} must be at least 1, and rate={self.rate} greater than 0.")
         if self.window is not None and _microseconds(self.window, "window") < 1:
-            raise ConfigError(f"window={self.window!r} is no length of time. Write how long, as '1 s'.")
+            raise ConfigError(f"window={self.window!r} must be longer than 0: window='1 s'.")
 
     @property
     def sizes(self) -> GroupSizes:
@@ -211,11 +211,11 @@ class SkewedLinks:
 
     def __post_init__(self) -> None:
         if _microseconds(self.late, "late") < 0:
-            raise ConfigError(f"late={self.late!r} is negative. Write by how long the control link is behind.")
+            raise ConfigError(f"late={self.late!r} must not be negative: it is how far the control link is behind.")
         if not 0 < self.control_rate < self.rate:
             raise ConfigError(
-                f"control_rate={self.control_rate} is not that of a nearly silent link. "
-                f"Write more than 0 and less than rate={self.rate}."
+                f"control_rate={self.control_rate} must be greater than 0 and less than rate={self.rate}: "
+                f"the control link is the slow one."
             )
 
     def generate(self) -> Links:

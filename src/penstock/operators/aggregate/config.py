@@ -29,7 +29,7 @@ from penstock.core.windows import (
     TupleWindow,
     Window,
 )
-from penstock.operators.aggregate.functions import Count, Extreme, Function, Sum
+from penstock.operators.aggregate.functions import Count, Extreme, Function, Sum, instead_of, is_flat
 from penstock.operators.aggregate.holistic import Holistic
 from penstock.operators.aggregate.lanes import Lane, counting
 from penstock.operators.aggregate.methods import AdaptWid, Buffering
@@ -196,9 +196,10 @@ class WindowAggregate:
         for name in self.by:
             if name not in held:
                 raise ConfigError.unknown_column("by", name, rows.columns.names)
-            if pa.types.is_nested(rows.columns.field(name).type):
+            kind = rows.columns.field(name).type
+            if not is_flat(kind):
                 raise ConfigError(
-                    f"by={name!r} is of type {rows.columns.field(name).type}. Group by one of its fields."
+                    f"by={name!r} is of type {kind}, whose values cannot be compared. {instead_of(name, kind)}"
                 )
         for name, function in self.aggregates:
             if function.column is not None and function.column not in held:

@@ -147,6 +147,9 @@ class Sum:
 
     def check(self, name: str, kind: pa.DataType) -> None:
         """Numbers only."""
+        if pa.types.is_uint64(kind):
+            hint = f"Select cast({self.column} AS DECIMAL(20, 0)) as a column first."
+            raise _wrong_type(name, "a sum", self.column, kind, "signed integers", hint)
         _check_number(name, "sum", self.column, kind, decimals="may")
 
     def result(self, kind: pa.DataType) -> pa.DataType:
@@ -276,6 +279,10 @@ class Variance(_Unsubtractable):
     column: str
     root: Literal["variance", "deviation"]
     of: Literal["sample", "population"]
+
+    def __post_init__(self) -> None:
+        if self.of not in ("sample", "population"):
+            raise ConfigError(f"of={self.of!r} is not one of sample, population.")
 
     def check(self, name: str, kind: pa.DataType) -> None:
         """Numbers that a double can hold."""
@@ -483,8 +490,26 @@ def _check_number(name: str, what: str, column: str, kind: pa.DataType, decimals
 
 
 def _check_order(name: str, what: str, column: str, kind: pa.DataType) -> None:
-    if pa.types.is_nested(kind):
-        raise _wrong_type(name, what, column, kind, "values with an order", "Select one of its fields as a column.")
+    if not is_flat(kind):
+        raise _wrong_type(name, what, column, kind, "values with an order", instead_of(column, kind))
+
+
+def is_flat(kind: pa.DataType) -> bool:
+    """Whether values of a type can be compared, put in order and made groups of.
+
+    >>> is_flat(pa.string()), is_flat(pa.list_(pa.string())), is_flat(pa.uuid())
+    (True, False, False)
+    """
+    return not (pa.types.is_nested(kind) or pa.types.is_interval(kind) or isinstance(kind, pa.BaseExtensionType))
+
+
+def instead_of(column: str, kind: pa.DataType) -> str:
+    """What to write for a column that is not flat."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return f"Cast it to {kind.storage_type} before flow.source(…)."
+    if pa.types.is_interval(kind):
+        return f"Cast {column!r} to a duration or a number before flow.source(…)."
+    return "Select one of its fields as a column."
 
 
 def _wrong_type(name: str, what: str, column: str, kind: pa.DataType, takes: str, hint: str = "") -> ConfigError:

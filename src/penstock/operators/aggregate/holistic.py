@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.core.errors import ConfigError
 from penstock.core.rows import TIME, Indices
 from penstock.kernels.segments import Codes, as_column, is_null, least_of, numbers_of, segment_of
+from penstock.operators.aggregate.functions import instead_of, is_flat
 
 Counts = npt.NDArray[np.int64]
 
@@ -237,7 +238,7 @@ def _lists(values: pa.Array, segment: Indices, segments: int) -> pa.ListArray:
 
 
 def _check_flat(name: str, what: str, column: str, kind: pa.DataType) -> None:
-    if pa.types.is_nested(kind):
+    if not is_flat(kind):
         raise ConfigError(
-            f"{name}: {what} compares values, but {column!r} is of type {kind}. Select one of its fields as a column."
+            f"{name}: {what} compares values, but {column!r} is of type {kind}. {instead_of(column, kind)}"
         )

@@ -1,7 +1,7 @@
 """What a method takes up from another that ran before it: panes, and rows that wait, become partials of open windows.
 
-That is exact, because every window is the fold of its panes. The way back is not to be had: a window does not tell of
-which panes it was made.
+That is exact, because every window is the fold of its panes. There is no way back: a finished
+window does not show which panes it was made of.
 """
 
 from __future__ import annotations
