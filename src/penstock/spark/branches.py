@@ -7,6 +7,7 @@ wider than the widest edge: (tag, hash, time, mark, lane0, lane1 …).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -111,12 +112,19 @@ class Schemas:
 
     def __init__(self) -> None:
         self._known: dict[Node, st.StructType] = {}
+        self._types: dict[Node, dict[str, st.DataType]] = {}
 
     def of(self, node: Node) -> st.StructType:
         """The columns of a stream as Spark types."""
         if node not in self._known:
             self._known[node] = self._derive(node)
         return self._known[node]
+
+    def types_of(self, node: Node) -> dict[str, st.DataType]:
+        """The type of each column of a stream; a `StructType` searches all its fields for a name."""
+        if node not in self._types:
+            self._types[node] = {field.name: field.dataType for field in self.of(node)}
+        return self._types[node]
 
     def _derive(self, node: Node) -> st.StructType:
         if isinstance(node, SourceNode):
@@ -131,7 +139,8 @@ class Schemas:
         if isinstance(node, LookupNode):
             return st.StructType(list(self._lookup_fields(node)))
         if isinstance(node, StatementNode):
-            return st.StructType([self.of(node.input)[name] for name in node.columns.names])
+            given = {field.name: field for field in self.of(node.input)}
+            return st.StructType([given[name] for name in node.columns.names])
         return self.of(node.inputs[0])
 
     def _join_fields(self, node: JoinNode) -> Iterator[st.StructField]:
@@ -147,21 +156,22 @@ class Schemas:
 
     def _aggregate_fields(self, node: AggregateNode) -> Iterator[st.StructField]:
         """A result keeps the Spark type of the column that it comes from, where the Arrow types agree, too."""
-        given, columns = self.of(node.input), node.input.columns
+        given, columns = self.types_of(node.input), node.input.columns
         origins: dict[str, str | None] = {name: name for name in node.config.by}
         origins |= dict.fromkeys((node.config.start, node.config.end), node.input.time if node.timed else None)
         origins |= {name: function.column for name, function in node.config.aggregates}
         for field in node.columns:
             origin = origins.get(field.name)
             alike = origin is not None and columns.field(origin).type == field.type
-            yield st.StructField(field.name, given[origin].dataType if alike else spark_type(field.type), nullable=True)
+            kind = given[str(origin)] if alike else spark_type(field.type)
+            yield st.StructField(field.name, kind, nullable=True)
 
     def in_port(self, operator: OperatorNode, port: int, name: str) -> st.DataType:
         """The type of a column inside an operator: keys are cast to what both sides compare as."""
         part = operator.inputs[port]
         if part.columns.field(name).type != operator.types[port].columns.field(name).type:
             return spark_type(operator.types[port].columns.field(name).type)
-        return self.of(part)[name].dataType
+        return self.types_of(part)[name]
 
 
 def lay_out(sinks: Sequence[Sink], operators: Sequence[OperatorNode], schemas: Schemas) -> Layout:
@@ -178,7 +188,7 @@ def lay_out(sinks: Sequence[Sink], operators: Sequence[OperatorNode], schemas: S
             types = [schemas.in_port(operator, port, name) for name in shipped]
         elif use != "witness":
             shipped = tuple(node.columns.names)
-            types = [schemas.of(node)[name].dataType for name in shipped]
+            types = [schemas.types_of(node)[name] for name in shipped]
         branches.append(
             Branch(len(branches), edge, use, node, shipped, _allot(types, lanes), **of)  # type: ignore[arg-type]
         )
@@ -306,7 +316,7 @@ def _expressions(node: SelectNode) -> list[Column]:
 
 
 def _shipped(branch: Branch, name: str, kind: st.DataType, schemas: Schemas) -> Column:
-    if branch.operator is None or schemas.of(branch.node)[name].dataType == kind:
+    if branch.operator is None or schemas.types_of(branch.node)[name] == kind:
         return col(name)
     return col(name).cast(kind)
 
@@ -342,11 +352,20 @@ def _is_raw(branch: Branch) -> bool:
 
 
 def _allot(types: Sequence[st.DataType], lanes: list[st.DataType]) -> tuple[int, ...]:
+    """A lane of its type for each column, no two the same; where `lanes` are too few, more are added.
+
+    >>> lanes = [st.LongType(), st.StringType()]
+    >>> _allot([st.StringType(), st.LongType(), st.LongType()], lanes), len(lanes)
+    ((1, 0, 2), 3)
+    """
+    free: dict[st.DataType, deque[int]] = {}
+    for lane, kind in enumerate(lanes):
+        free.setdefault(kind, deque()).append(lane)
     taken: list[int] = []
     for kind in types:
-        free = (lane for lane, other in enumerate(lanes) if lane not in taken and other == kind)
-        lane = next(free, len(lanes))
-        if lane == len(lanes):
+        if free.get(kind):
+            taken.append(free[kind].popleft())
+        else:
+            taken.append(len(lanes))
             lanes.append(kind)
-        taken.append(lane)
     return tuple(taken)

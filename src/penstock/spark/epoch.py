@@ -563,13 +563,13 @@ class _EpochWork:
         reason = sf.expr(f"CASE WHEN {TIME} IS NULL THEN 'no-time' ELSE 'late' END AS late_reason")
         more = [sf.lit(source.name).alias("late_source"), reason]
         if windows is not None:
-            more += missed(windows, source, schemas.of(windows)[windows.config.start].dataType)
+            more += missed(windows, source, schemas.types_of(windows)[windows.config.start])
         found = untagged(branch, late, schemas, *more)
         return found.union(self._turned(source, more)) if source in self._turned_away else found
 
     def _turned(self, source: SourceNode, more: Sequence[Column]) -> DataFrame:
         """The rows of a source that its guard turned away, with what else is said of late rows."""
-        time = time_as_long(col(str(source.time)), self._engine.schemas.of(source)[str(source.time)].dataType)
+        time = time_as_long(col(str(source.time)), self._engine.schemas.types_of(source)[str(source.time)])
         rows = self._turned_away[source].where(TURNED_AWAY).withColumn(TIME, time)
         return rows.select(*map(col, source.columns.names), *more)
 
@@ -656,7 +656,7 @@ class _EpochWork:
             place = dict(zip(branch.shipped, branch.lanes, strict=True))
             named = [col(lane_name(lane)).alias(name) for name, lane in place.items()]
             if branch.node.time is not None:
-                kind = self._engine.schemas.of(branch.node)[branch.node.time].dataType
+                kind = self._engine.schemas.types_of(branch.node)[branch.node.time]
                 named.append(time_from_long(col(TIME), kind).alias(branch.node.time))
             parts.append(self._in_time([branch], rows).select(col(TIME), *named))
         arriving = _union(parts)
@@ -751,8 +751,8 @@ class _EpochWork:
 
     def _timed(self, node: OperatorNode, rows: DataFrame) -> DataFrame:
         """An operator's results with the event time they have for the next one."""
-        kinds = self._engine.schemas.of(node)
-        times = [time_as_long(col(name), kinds[name].dataType) for name in node.clock]
+        kinds = self._engine.schemas.types_of(node)
+        times = [time_as_long(col(name), kinds[name]) for name in node.clock]
         rule = node.timed_as
         if isinstance(rule, AggregateNode):
             times = [times[0] - 1]
