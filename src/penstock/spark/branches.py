@@ -34,7 +34,7 @@ from penstock.flow.graph import (
 )
 from penstock.flow.sinks import Sink
 from penstock.operators.window_join.config import KEEPS_LEFT, KEEPS_RIGHT
-from penstock.spark.types import any_null, col, spark_type, time_as_long, time_from_long
+from penstock.spark.types import any_null, col, nulls, renamed, spark_type, time_as_long, time_from_long
 
 TAG, MARK = RESERVED[2:4]
 
@@ -228,16 +228,17 @@ def tagged(branch: Branch, layout: Layout, rows: DataFrame, schemas: Schemas) ->
     columns: list[Column] = []
     for name, kind in layout.columns:
         if name == TAG:
-            column = sf.lit(branch.tag).cast(kind)
+            columns.append(sf.lit(branch.tag).cast(kind).alias(name))
         elif name == HASH:
-            column = _hash(branch, schemas)
+            columns.append(_hash(branch, schemas).alias(name))
+        elif name in by_lane and _is_as_shipped(branch, by_lane[name], kind, schemas):
+            columns.append(renamed(by_lane[name], name))
         elif name in by_lane:
-            column = _shipped(branch, by_lane[name], kind, schemas)
+            columns.append(col(by_lane[name]).cast(kind).alias(name))
         elif name == TIME or (name == MARK and MARK in rows.columns):
-            column = col(name)
+            columns.append(col(name))
         else:
-            column = sf.lit(None).cast(kind)
-        columns.append(column.alias(name))
+            columns.append(nulls(kind, name))
     return rows.select(*columns)
 
 
@@ -259,29 +260,35 @@ def with_time(source: SourceNode) -> DataFrame:
     if isinstance(source.progress, Punctuated) and source.progress.linear is not None:
         mark = source.progress.linear
         added.append(time_as_long(col(mark), kinds[mark]).alias(MARK))
-    return rows.select(*(col(name) for name in rows.columns), *added)
+    return rows.select("*", *added)
 
 
 def untagged(branch: Branch, rows: DataFrame, schemas: Schemas, *also: Column) -> DataFrame:
     """The user's columns of a branch's rows, back from their lanes, and what else is computed from the tagged row."""
     lanes = dict(zip(branch.shipped, branch.lanes, strict=True))
-    columns = [
-        col(lane_name(lanes[field.name])) if field.name in lanes else time_from_long(col(TIME), field.dataType)
-        for field in schemas.of(branch.node)
+    named = [
+        renamed(lane_name(lanes[field.name]), name)
+        if field.name in lanes
+        else time_from_long(col(TIME), field.dataType).alias(name)
+        for field, name in zip(schemas.of(branch.node), branch.node.columns.names, strict=True)
     ]
-    ours = rows.where(col(TAG) == branch.tag)
-    named = (column.alias(name) for column, name in zip(columns, branch.node.columns.names, strict=True))
-    return ours.select(*named, *also)
+    return rows.where(col(TAG) == branch.tag).select(*named, *also)
 
 
 def where_pairs(join: JoinNode, pairs: DataFrame, condition: str) -> DataFrame:
-    """The pairs for which a condition over ``l`` and ``r`` holds."""
+    """The pairs for which a condition over ``l`` and ``r`` holds.
+
+    The condition sees these two structs alone. The columns of the pairs have other names beside them, and are no third
+    struct: to take all the fields of a struct apart takes Spark time quadratic in their number.
+    """
     sides = [
-        sf.struct(*(col(shown).alias(name) for name, shown in columns.items())).alias(side)
+        sf.struct(*(renamed(shown, name) for name, shown in columns.items())).alias(side)
         for side, columns in zip(("l", "r"), join.sides, strict=True)
     ]
-    whole = sf.struct(*map(col, join.columns.names)).alias("pair")
-    return pairs.select(*sides, whole).where(condition).select("pair.*")
+    aside = {name: f"__pair{place}" for place, name in enumerate(join.columns.names)}
+    whole = [renamed(name, hidden) for name, hidden in aside.items()]
+    back = [renamed(hidden, name) for name, hidden in aside.items()]
+    return pairs.select(*sides, *whole).where(condition).select(*back)
 
 
 def select(rows: DataFrame, node: SelectNode) -> DataFrame:
@@ -315,10 +322,12 @@ def _expressions(node: SelectNode) -> list[Column]:
     return columns
 
 
+def _is_as_shipped(branch: Branch, name: str, kind: st.DataType, schemas: Schemas) -> bool:
+    return branch.operator is None or schemas.types_of(branch.node)[name] == kind
+
+
 def _shipped(branch: Branch, name: str, kind: st.DataType, schemas: Schemas) -> Column:
-    if branch.operator is None or schemas.types_of(branch.node)[name] == kind:
-        return col(name)
-    return col(name).cast(kind)
+    return col(name) if _is_as_shipped(branch, name, kind, schemas) else col(name).cast(kind)
 
 
 def _hash(branch: Branch, schemas: Schemas) -> Column:

@@ -68,7 +68,7 @@ from penstock.spark.session import settings
 from penstock.spark.shard import TURNED_AWAY, Inlet, PortBounds, ShardTask, packed
 from penstock.spark.sinks import deliver
 from penstock.spark.tables import settled_on_spark
-from penstock.spark.types import col, long, shard_of, signed, time_as_long, time_from_long
+from penstock.spark.types import col, long, nulls, renamed, shard_of, signed, time_as_long, time_from_long
 from penstock.storage.files import sync_tree
 from penstock.storage.tables.reading import kind_of
 from penstock.storage.versioned import Checkpoint, Ledger, Plan, next_ledger, state_from_json
@@ -241,7 +241,7 @@ class Engine:
         return tagged(branch, self.layout, with_time(branch.edge.root), self.schemas)
 
     def _empty_columns(self) -> list[Column]:
-        return [sf.lit(None).cast(kind).alias(name) for name, kind in self.layout.columns]
+        return [nulls(kind, name) for name, kind in self.layout.columns]
 
     def _tracks(self, now: int, end: bool) -> dict[str, Track]:
         """How far the sources are once the epoch's rows are in: what earlier epochs showed, and the clock."""
@@ -654,7 +654,7 @@ class _EpochWork:
         parts = []
         for branch in self._layout.into(node):
             place = dict(zip(branch.shipped, branch.lanes, strict=True))
-            named = [col(lane_name(lane)).alias(name) for name, lane in place.items()]
+            named = [renamed(lane_name(lane), name) for name, lane in place.items()]
             if branch.node.time is not None:
                 kind = self._engine.schemas.types_of(branch.node)[branch.node.time]
                 named.append(time_from_long(col(TIME), kind).alias(branch.node.time))
@@ -675,8 +675,9 @@ class _EpochWork:
             columns = [sf.lit(place).cast("byte").alias(TAG), col(HASH), col(TIME)]
             for other, kept in enumerate(tables):
                 for field in kept.schema.fields[2:]:
-                    given = col(field.name) if other == place else sf.lit(None).cast(field.dataType)
-                    columns.append(given.alias(lane_name(len(columns) - 3)))
+                    shown = lane_name(len(columns) - 3)
+                    ours = other == place
+                    columns.append(renamed(field.name, shown) if ours else nulls(field.dataType, shown))
             parts.append(table.select(*columns))
             inlets.append(Inlet(place, 1 + place, tuple(range(before, before + widths[place]))))
         return _union(parts), inlets
@@ -736,7 +737,7 @@ class _EpochWork:
         firsts = ", ".join(long(signed(hash_range(shard, shards)[0])) for shard in range(shards))
         told = {TAG: "CAST(-1 AS BYTE)", HASH: f"element_at(array({firsts}), CAST(id AS INT) + 1)"}
         columns = [
-            (sf.expr(told[field.name]) if field.name in told else sf.lit(None).cast(field.dataType)).alias(field.name)
+            sf.expr(f"{told[field.name]} AS {field.name}") if field.name in told else nulls(field.dataType, field.name)
             for field in arriving.schema
         ]
         return self._engine._spark.range(0, shards, 1, 1).select(*columns)

@@ -99,7 +99,28 @@ def any_null(columns: Sequence[str]) -> Column:
 
 def col(name: str) -> Column:
     """A column by its exact name, dots and all."""
-    return sf.col(quoted(name))
+    # SQL text is the faster way into the JVM, and wide rows have thousands of columns. But in text Spark puts variables
+    # in the place of ${…}, quoted or not.
+    return sf.expr(quoted(name)) if name.isidentifier() else sf.col(quoted(name))
+
+
+def renamed(name: str, shown: str) -> Column:
+    """A column under another name."""
+    if name.isidentifier() and shown.isidentifier():
+        return sf.expr(f"{quoted(name)} AS {quoted(shown)}")
+    return col(name).alias(shown)
+
+
+def nulls(kind: st.DataType | str, shown: str) -> Column:
+    """A column of nulls of a type."""
+    named = kind.simpleString() if isinstance(kind, _NAMED) else kind
+    if isinstance(named, str) and shown.isidentifier():
+        return sf.expr(f"CAST(NULL AS {named}) AS {quoted(shown)}")
+    return sf.lit(None).cast(kind).alias(shown)
+
+
+_NAMED = (st.NumericType, st.StringType, st.BinaryType, st.BooleanType, st.DateType, st.TimestampNTZType)
+"""Types that SQL knows by the name that Python has for them. What ``timestamp`` means there is up to the session."""
 
 
 def quoted(name: str) -> str:
