@@ -325,6 +325,43 @@ def test_a_join_has_the_columns_that_are_selected_by_what_from_calls_them():
     assert results(sql, "a", "b") == [{"k": "a", "theirs": 1, "loud": "A", "text": "x.k"}]
 
 
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("LEFT", [(1, 1, 5), (2, None, None)]),
+        ("RIGHT", [(1, 1, 5), (None, 3, 7)]),
+        ("FULL OUTER", [(1, 1, 5), (2, None, None), (None, 3, 7)]),
+    ],
+)
+def test_in_an_outer_join_each_side_has_its_own_key(how, expected):
+    flow = _two_keyed_sources()
+    joined = f"FROM a [RANGE 3 WATTR ts] {how} JOIN b [RANGE 2 WATTR ts] ON a.k = b.k"
+    rows = flow.sql(f"SELECT a.k, b.k AS bk, b.w {joined}").to_memory()
+    groups = flow.sql(f"SELECT b.k AS bk, count(*) AS n [RANGE 20] {joined} GROUP BY b.k").to_memory()
+    flow.run()
+    assert rows.table().num_rows == len(expected)
+    assert {(r["k"], r["bk"], r["w"]) for r in rows.table().to_pylist()} == set(expected)
+    assert {r["bk"]: r["n"] for r in groups.table().to_pylist()} == {bk: 1 for _, bk, _ in expected}
+
+
+@pytest.mark.parametrize(("how", "keys"), [("SEMI", [1]), ("ANTI", [2])])
+def test_a_semi_or_anti_join_shows_the_left_side_alone(how, keys):
+    flow = _two_keyed_sources()
+    joined = f"FROM a [RANGE 3 WATTR ts] LEFT {how} JOIN b [RANGE 2 WATTR ts] ON a.k = b.k"
+    rows = flow.sql(f"SELECT a.k {joined}").to_memory()
+    flow.run()
+    assert rows.table()["k"].to_pylist() == keys
+    with pytest.raises(SqlError, match="b='w'"):
+        flow.sql(f"SELECT b.w {joined}")
+
+
+def _two_keyed_sources() -> pk.LocalFlow:
+    flow = pk.LocalFlow()
+    flow.source(pa.table({"k": [1, 2], "ts": [0, 4]}), time="ts", name="a")
+    flow.source(pa.table({"k": [1, 3], "w": [5, 7], "ts": [1, 9]}), time="ts", name="b")
+    return flow
+
+
 def test_an_outer_join_keeps_rows_alone():
     sql = "SELECT a.v, b.v AS other FROM a [RANGE 0 WATTR t] LEFT JOIN b [RANGE 0 WATTR t] ON a.k = b.k"
     assert {"v": 4, "other": None} in results(sql, "a", "b"), "null equals nothing"

@@ -19,6 +19,7 @@ from penstock.operators.aggregate.config import EMITTED, WindowAggregate
 from penstock.operators.lookup import LookupJoin, lookup_method_name
 from penstock.operators.progress.guard import Guard
 from penstock.operators.window_join import WindowJoin, method_name
+from penstock.operators.window_join.config import LEFT_ONLY
 
 Freshness = Literal["snapshot", "latest"]
 """Which version of a master table rows see: that of the flow's first start, or in each epoch the newest."""
@@ -205,10 +206,16 @@ class JoinNode(OperatorNode):
 
     @property
     def sides(self) -> tuple[dict[str, str], dict[str, str]]:
-        """What `where` may call each side's columns, and the columns of the results they are."""
+        """What `where` may call each side's columns, and the columns of the results they are; semi and anti joins show
+        none of the right side's.
+        """
         shown = {(c.port, c.column): c.name for c in self.config.columns(self.types)}
-        shown |= {(RIGHT, right): left for left, right in self.config.on if left == right}
-        both = tuple({name: shown[port, name] for name in self.types[port].columns.names} for port in (LEFT, RIGHT))
+        if self.config.how not in LEFT_ONLY:
+            shown |= {(RIGHT, right): left for left, right in self.config.on if left == right}
+        both = tuple(
+            {name: shown[port, name] for name in self.types[port].columns.names if (port, name) in shown}
+            for port in (LEFT, RIGHT)
+        )
         return both[0], both[1]
 
 

@@ -27,6 +27,8 @@ from penstock.sql import Call, Column, Query, Source, parse
 _STEPS: Mapping[TimeUnit, str | int] = {"microseconds": "1 us", "days": "1 day", "ticks": 1}
 """The shortest windows there are."""
 
+_OUTER = ("left", "right", "full")
+
 _QUOTED = re.compile(r"'([^']+)'")
 
 
@@ -136,7 +138,14 @@ class _Building:
             self._check_time(side, source.time)
             sides.append(side if source.where is None else side.where(source.where))
         time = self._time_of_pairs(sides)
-        return sides[LEFT].join(sides[RIGHT], dict(join.on), join.within, join.how, join.pairs, time)
+        on = dict(join.on)
+        if join.how in _OUTER and not self._shows_all:
+            sides[RIGHT], on = _with_own_keys(sides[RIGHT], on)
+        return sides[LEFT].join(sides[RIGHT], on, join.within, join.how, join.pairs, time)
+
+    @property
+    def _shows_all(self) -> bool:
+        return any(isinstance(item, Column) and item.expression == "*" for item in self._query.select)
 
     def _time_of_pairs(self, sides: list[Stream]) -> JoinTime | None:
         """Which of a pair's times the window goes by; without a window, the one that is among the groups."""
@@ -178,6 +187,14 @@ class _Building:
         window = query.window if query.window is not None else Sliding(step, step)
         windowed = rows.window(window).by(*map(named, query.groups))
         return windowed._aggregated({call.name: function_of(call) for call in calls}, **self._options)
+
+
+def _with_own_keys(right: Stream, on: Mapping[str, str]) -> tuple[Stream, dict[str, str]]:
+    """The right side of an outer join, with keys that a join does not merge with ours: in SQL each side has its own."""
+    alike = {ours: f"_key{place}" for place, (ours, theirs) in enumerate(on.items()) if ours == theirs}
+    if not alike:
+        return right, dict(on)
+    return right.select("*", *(f"`{key}` AS {name}" for key, name in alike.items())), {**on, **alike}
 
 
 def _computed(rows: Stream, calls: list[Call]) -> tuple[Stream, list[Call]]:
