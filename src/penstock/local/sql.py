@@ -6,6 +6,7 @@ are. DuckDB can read nothing else: no files, no extensions, no Python variables.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from penstock.core.errors import ConfigError
 from penstock.core.rows import TIME
+from penstock.local.meaning import as_spark_means, check_one_row
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -130,6 +132,7 @@ class _Columns:
     """The columns of some rows, and what DuckDB, to which ``a`` and ``A`` are one name, calls them."""
 
     def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows
         self.names = [name for name in rows.column_names if name != TIME]
         self._known = _Names(self.names)
         self.inside = {TIME: TIME}
@@ -143,6 +146,20 @@ class _Columns:
     def find(self, parts: Sequence[str]) -> tuple[str, Sequence[str]]:
         """The column of a dotted name, and the fields in it."""
         return self._known.find(parts[0]), parts[1:]
+
+    def _type_of(self, tree: exp.Expression) -> str:
+        """The DuckDB type of a bound expression; empty if DuckDB refuses it, as it will when it is to compute it."""
+        import duckdb
+
+        names = [name for name in self._rows.column_names if name in self.inside]
+        given = self._rows.slice(0, 0).select(names).rename_columns([self.inside[name] for name in names])
+        with duckdb.connect() as engine:
+            engine.execute(_SETTINGS)
+            engine.register("given", given)
+            try:
+                return str(engine.sql(f"SELECT {tree.sql(dialect='duckdb')} FROM given").types[0])
+            except (duckdb.Error, RuntimeError, ValueError):
+                return ""
 
     def computed(self, item: _Passing) -> _Computed:
         """A column that passes, as an expression."""
@@ -170,7 +187,9 @@ class _Columns:
 
         expands = isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star)
         try:
-            return _Computed(tree.copy().transform(bind).sql(dialect="duckdb"), frozenset(needs), expands)
+            check_one_row(tree, written)
+            meant = as_spark_means(tree.copy().transform(bind), self._type_of)
+            return _Computed(meant.sql(dialect="duckdb"), frozenset(needs), expands)
         except ConfigError as error:
             raise _cannot([written], error) from error
         except Exception as error:  # sqlglot raises whatever it meets
@@ -253,6 +272,9 @@ def _same_family(a: pa.DataType, b: pa.DataType) -> bool:
     return a == b or (pa.types.is_timestamp(a) and pa.types.is_timestamp(b)) or {str(a), str(b)} <= _STRINGS
 
 
+_COLOURS = re.compile("\\x1b\\[[0-9;]*m")
+"""How a parser underlines a word in a terminal."""
+
 _STRINGS = {"string", "large_string", "string_view"}
 
 
@@ -301,7 +323,7 @@ def _not_an_expression(written: str, error: Exception) -> ConfigError:
         return ConfigError(
             f"{written[:60]!r}… is nested too deeply to be read. Compute parts of it in a .select(…) before."
         )
-    return ConfigError(f"{written!r} is not a Spark SQL expression: {error}")
+    return ConfigError(f"{written!r} is not a Spark SQL expression: {_COLOURS.sub('', str(error))}")
 
 
 def _quote(name: str) -> str:
