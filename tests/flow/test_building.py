@@ -92,7 +92,7 @@ def test_memory_must_be_a_size(memory):
         ({"on": []}, r"on=\[\] names no key\. Write on='order_id', or a list of columns"),
         ({"on": 3}, r"on=3 names no columns\. Write on='order_id', a list of columns, or on={'ours': 'theirs'}"),
         ({"on": [("order_id", "order_id")]}, r"on=\[\('order_id', 'order_id'\)\] names no columns"),
-        ({"on": "t"}, r"on='t' is the time column\. Nearness in time is within='s: leave it out of on="),
+        ({"on": "t"}, r"on='t' is the time column, which within= compares\. Leave it out of on=\.$"),
         (
             {"within": "10 min"},
             r"within='10 min' does not say how near .* Write pk\.band\(before='10 min', after='10 min'\)",
@@ -106,8 +106,8 @@ def test_memory_must_be_a_size(memory):
             r"method='magic' is not one of auto, oa, ewj, ah_ewj, rpwj, opob, .* Write one of these",
         ),
         ({"how": "semi", "time": "right"}, r"time='right' needs a right row, but how='semi' gives left rows only"),
+        ({"how": "full", "time": "left"}, r"unmatched rows of how='full'\. Write one of latest, earliest\.$"),
         ({"how": "left", "time": "right"}, r"time='right' would be null for unmatched rows of how='left'\. Write"),
-        ({"how": "full", "time": "left"}, r"time='left' would be null .* Write time='latest', 'latest' or 'earliest'"),
         ({"time": "middle"}, r"time='middle'"),
         ({"suffix": ""}, r"The right column 't' would be called 't', which is taken\. Rename it with \.select"),
         ({"within": pk.band("5 s", "5 s")}, r"before=5 s is real time, but the time column is an integer"),
@@ -364,3 +364,8 @@ def test_a_checkpoint_of_the_first_version_knows_a_band_however_it_is_written_an
     joined = orders.join(paid, on="order_id", within=pk.band(before=5, after=5))
     assert _config(joined._node)["within"] == "band(5, 5, ends='[]')"
     assert str(joined._node.config.within) == "band(before=5, after=5, ends='[]')"
+
+
+def test_an_aggregate_that_cannot_be_subtracted_is_refused_by_the_differential_method_while_it_is_built(orders):
+    with pytest.raises(ConfigError, match=r"^method='differential' subtracts what leaves a window, which n of type"):
+        orders.window(range=10).agg(n=pk.mean("amount"), method="differential")

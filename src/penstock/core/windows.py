@@ -434,6 +434,9 @@ class Sessions:
 def sliding(range: DurationLike, slide: DurationLike | None = None, origin: DurationLike = 0) -> Sliding:
     """A window of `range` every `slide`; without a slide, one after the other (tumbling).
 
+    Windows end at `origin` and every `slide` before and after it. Spark and Flink align the starts: the windows differ
+    where `range` is not a multiple of `slide`. To get theirs, write ``origin=range``.
+
     >>> print(sliding("1 h", "1 min"), sliding("5 min"))
     sliding(range=1 h, slide=1 min) sliding(range=5 min, slide=5 min)
     """

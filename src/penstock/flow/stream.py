@@ -782,7 +782,7 @@ def _check_join(
             if key not in node.columns.names:
                 raise ConfigError.unknown_column("on", key, node.columns.names)
             if key == node.time:
-                raise ConfigError(f"on={key!r} is the time column. Nearness in time is within='s: leave it out of on=.")
+                raise ConfigError(f"on={key!r} is the time column, which within= compares. Leave it out of on=.")
     if not isinstance(within, Band | Tumbling):
         raise ConfigError(
             f"within={within!r} does not say how near in time rows must be. "

@@ -206,6 +206,10 @@ class WindowAggregate:
                 raise ConfigError.unknown_column(name, function.column, rows.columns.names)
             kind = rows.columns.field(function.column).type if function.column is not None else pa.null()
             function.check(name, kind)
+        if self.method == "differential":
+            from penstock.operators.aggregate.differential import check_differential
+
+            check_differential(self, inputs)
         row_num = self.window.row_num if isinstance(self.window, SlideByTuple) else None
         if row_num is not None and row_num not in rows.columns.names:
             raise ConfigError.unknown_column("row_num", row_num, rows.columns.names)

@@ -95,7 +95,7 @@ class WindowJoin:
         if self.time in ("left", "right") and self.time not in _TIMES[self.how]:
             raise ConfigError(
                 f"time={self.time!r} would be null for unmatched rows of how={self.how!r}. "
-                f"Write time={_TIMES[self.how][0]!r}, 'latest' or 'earliest'."
+                f"Write one of {', '.join(dict.fromkeys((*_TIMES[self.how], 'latest', 'earliest')))}."
             )
         if is_baseline(self.method) and self.how != "inner":
             raise ConfigError(
