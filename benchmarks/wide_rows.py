@@ -42,8 +42,11 @@ def main() -> None:
     session = _session() if asked.spark else None
     print(f"{'':12}" + "".join(f"{columns:>22}" for columns in asked.columns))
     for name in [asked.only] if asked.only else FLOWS:
-        times = [_timed(FLOWS[name], columns, session) for columns in asked.columns]
-        print(f"{name:12}" + "".join(f"{build:10.2f} + {run:7.2f} s" for build, run in times), flush=True)
+        print(f"{name:12}", end="", flush=True)
+        for columns in asked.columns:
+            build, run = _timed(FLOWS[name], columns, session)
+            print(f"{build:10.2f} + {run:7.2f} s", end="", flush=True)
+        print()
 
 
 def _timed(build: Build, columns: int, session: Any) -> tuple[float, float]:
