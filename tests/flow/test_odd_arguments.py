@@ -254,3 +254,28 @@ def test_odd_arguments_are_refused_as_such(call, a, b):
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: ascii(text[:20]))
 def test_odd_texts_are_refused_as_such(call, text):
     attempt(call, text, "1")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda flow, s: pk.LocalFlow(shards="2"), r"^shards='2' must be a whole number of at least 1\.$"),
+        (
+            lambda flow, s: flow.source(ROWS, time=None),
+            r"^time=None is not a column of this stream\. Its columns are: ",
+        ),
+        (
+            lambda flow, s: s.window(range=5).by(["k"]),
+            r"^by\(\['k'\]\) is not the name of a column\. Write \.by\('shop'",
+        ),
+        (
+            lambda flow, s: s.window(range=5).agg(n=pk.sum(5)),
+            r"^n=5 is not a column of this stream\. Its columns are: ",
+        ),
+        (lambda flow, s: flow.source(ROWS, time="t", progress=pk.punctuated(5)), r"^punctuated=5 is not a column of "),
+    ],
+)
+def test_what_is_no_column_is_refused_with_the_columns_there_are(call, message):
+    flow = pk.LocalFlow()
+    with pytest.raises(PenstockError, match=message):
+        call(flow, flow.source(ROWS, time="t", name="s"))

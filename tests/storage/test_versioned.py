@@ -486,3 +486,11 @@ def test_vacuum_sweeps_what_attempts_left_elsewhere_and_nothing_of_other_checkpo
     checkpoint.commit(ledger_of(1, a_page(kept)))
     assert checkpoint.vacuum()[0] == 1
     assert [Path(name).exists() for name in (kept, orphan, writing, other)] == [True, False, True, True]
+
+
+@pytest.mark.parametrize("below", ["", "/checkpoint"])
+def test_a_checkpoint_that_cannot_be_a_folder_is_refused(tmp_path, below):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(CheckpointError, match=r"^checkpoint='.*file.*' cannot be a folder: .*Write a path where"):
+        Checkpoint(f"{tmp_path}/file{below}")
+    assert (tmp_path / "file").read_text() == "mine"

@@ -24,10 +24,10 @@ class ConfigError(PenstockError):
     """An argument that cannot mean what was wanted; raised while the flow is built, before anything runs."""
 
     @classmethod
-    def unknown_column(cls, argument: str, column: str, columns: Iterable[str], of: str = "this stream") -> Self:
+    def unknown_column(cls, argument: str, column: object, columns: Iterable[str], of: str = "this stream") -> Self:
         """An argument names a column that its stream, or what else it speaks `of`, does not have."""
         known = list(columns)
-        close = get_close_matches(column, known, n=1)
+        close = get_close_matches(column, known, n=1) if isinstance(column, str) else ()
         hint = f"Did you mean {close[0]!r}?" if close else f"Its columns are: {', '.join(known)}."
         return cls(f"{argument}={column!r} is not a column of {of}. {hint}")
 

@@ -542,6 +542,9 @@ class Windowed:
 
     def by(self, *columns: str) -> Windowed:
         """Aggregate each value, or combination of values, of these columns by itself. Null is a value, too."""
+        for column in columns:
+            if not isinstance(column, str):
+                raise ConfigError(f"by({column!r}) is not the name of a column. Write .by('shop', 'day').")
         return Windowed(self._stream, self._window, (*self._by, *columns))
 
     def agg(

@@ -108,8 +108,8 @@ class LocalFlow(Flow):
 
     def __init__(self, memory: str | int = "256 MB", shards: int = 1, now: Callable[[], int] | None = None) -> None:
         super().__init__(memory)
-        if shards < 1:
-            raise ConfigError(f"shards={shards} leaves no place to run. Write 1 or more.")
+        if not isinstance(shards, int) or shards < 1:
+            raise ConfigError(f"shards={shards!r} must be a whole number of at least 1.")
         self.shards = shards
         self._check_memory(memory)
         self._now = now or (lambda: clock.time_ns() // 1000)

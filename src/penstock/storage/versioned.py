@@ -157,7 +157,12 @@ class Checkpoint:
 
     def __init__(self, uri: str, create: Create | None = None) -> None:
         self.uri = uri.rstrip("/")
-        self.records = Records(self.uri, create)
+        try:
+            self.records = Records(self.uri, create)
+        except OSError as error:
+            raise CheckpointError(
+                f"checkpoint={self.uri!r} cannot be a folder: {error}. Write a path where a folder can be made."
+            ) from error
         self.spark = SparkLog(self.records)
         self.lease: Lease | None = None
         self._synced = False
