@@ -369,3 +369,12 @@ def test_a_checkpoint_of_the_first_version_knows_a_band_however_it_is_written_an
 def test_an_aggregate_that_cannot_be_subtracted_is_refused_by_the_differential_method_while_it_is_built(orders):
     with pytest.raises(ConfigError, match=r"^method='differential' subtracts what leaves a window, which n of type"):
         orders.window(range=10).agg(n=pk.mean("amount"), method="differential")
+
+
+@pytest.mark.parametrize("column", ["name", "price"])
+def test_rows_are_numbered_by_whole_numbers_only(flow, column):
+    rows = flow.source(ROWS.append_column("price", pa.array([1.5])), time="t", name="priced")
+    with pytest.raises(
+        ConfigError, match=rf"^row_num='{column}' is of type .* whole numbers\. Select cast\({column} AS"
+    ):
+        rows.window(pk.slide_by_tuple(5, row_num=column)).agg(n=pk.count())

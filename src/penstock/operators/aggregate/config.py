@@ -213,6 +213,11 @@ class WindowAggregate:
         row_num = self.window.row_num if isinstance(self.window, SlideByTuple) else None
         if row_num is not None and row_num not in rows.columns.names:
             raise ConfigError.unknown_column("row_num", row_num, rows.columns.names)
+        if row_num is not None and not pa.types.is_integer(rows.columns.field(row_num).type):
+            raise ConfigError(
+                f"row_num={row_num!r} is of type {rows.columns.field(row_num).type}, but rows are numbered by whole "
+                f"numbers. Select cast({row_num} AS BIGINT) as a column first."
+            )
         order = self.window.order if isinstance(self.window, BY_ROWS) else None
         if order is not None and order != rows.time:
             raise WindowError(
