@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import json
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
+from penstock.spark.branches import TAG, Schemas, lay_out, tagged, with_time
 from tests.spark.conftest import multiset
 
 pytestmark = pytest.mark.spark
@@ -461,3 +463,12 @@ def test_wrong_arguments_are_refused_when_they_are_written(spark, tmp_path, feed
         flow.source(ORDERS[0], time="t")
     with pytest.raises(pk.FlowError, match=r"no sink"):
         flow.run()
+
+
+def test_a_flow_may_have_more_edges_than_a_byte_can_number(spark, flow):
+    rows = flow.source(spark.sql("SELECT id, id AS t FROM range(2)"), time="t")
+    rows.to_memory()
+    schemas = Schemas()
+    layout = lay_out(flow._sinks, [], schemas)
+    last = replace(layout.branches[0], tag=300)
+    assert {row[TAG] for row in tagged(last, layout, with_time(rows._node), schemas).collect()} == {300}

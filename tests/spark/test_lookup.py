@@ -259,3 +259,27 @@ def test_under_overload_rows_are_put_aside_and_in_the_silence_after_it_all_come_
     above = most[0] - baseline
     record_property("private_memory_above_baseline", above)
     assert above <= 1.25 * OVERLOADED / 2, f"{2 * above / OVERLOADED:.2f} × the share"
+
+
+def test_a_stream_that_has_lost_its_time_can_be_looked_up_again(spark, feed, tmp_path):
+    epochs, names = streams(2, 100, 60, seed=5), master(60, seed=6)
+    regions = pa.table({"k": list(range(0, 60, 2)), "region": [f"region {n}" for n in range(0, 60, 2)]})
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="8 MB", shards=2)
+    rows = flow.source(feed("orders", epochs).stream(spark), time="t", progress=pk.bounded_delay(10), name="orders")
+    named = rows.select("k").lookup(names, on="k")
+    by_reads = named.lookup(regions, on="k", method="inlj").to_memory()
+    by_waiting = named.lookup(regions, on="k", method="meshjoin", max_age=5).to_memory()
+    flow.run()
+    there = {k for k in names["k"].to_pylist() if k % 2 == 0}
+    keys = sorted(k for part in epochs for k in part["k"].to_pylist() if k in there)
+    for out in (by_reads, by_waiting):
+        assert sorted(out.table()["k"].to_pylist()) == keys
+
+
+def test_a_data_frame_supports_only_snapshots(spark, feed, tmp_path):
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="8 MB")
+    source = flow.source(feed("orders", streams(1, 10, 10, seed=1)).stream(spark), time="t")
+    with pytest.raises(
+        pk.ConfigError, match=r"^A DataFrame supports only freshness='snapshot': .*pk\.SqlTable\(…\)\.$"
+    ):
+        source.lookup(spark.createDataFrame(master(10, seed=2)), on="k", freshness="latest")

@@ -38,6 +38,9 @@ from penstock.spark.types import any_null, col, nulls, renamed, spark_type, time
 
 TAG, MARK = RESERVED[2:4]
 
+TAG_TYPE = "short"
+"""Wide enough for 32,768 branches; Spark's own plan gives up long before."""
+
 
 @dataclass(frozen=True, eq=False)
 class Edge:
@@ -86,7 +89,7 @@ class Layout:
     def columns(self) -> list[tuple[str, Any]]:
         """The columns of the tagged union; the mark is there only if a source has punctuation."""
         marked = any(_marked(branch) for branch in self.branches)
-        leading = [(TAG, "byte"), (HASH, "long"), (TIME, "long"), *([(MARK, "long")] if marked else [])]
+        leading = [(TAG, TAG_TYPE), (HASH, "long"), (TIME, "long"), *([(MARK, "long")] if marked else [])]
         return [*leading, *((lane_name(place), kind) for place, kind in enumerate(self.lanes))]
 
     def into(self, operator: OperatorNode) -> list[Branch]:

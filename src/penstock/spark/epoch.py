@@ -50,6 +50,7 @@ from penstock.operators.lookup.logic import HELD
 from penstock.spark.branches import (
     MARK,
     TAG,
+    TAG_TYPE,
     Branch,
     Layout,
     Schemas,
@@ -672,7 +673,7 @@ class _EpochWork:
         inlets: list[Inlet] = []
         for place, table in enumerate(tables):
             before = sum(widths[:place])
-            columns = [sf.lit(place).cast("byte").alias(TAG), col(HASH), col(TIME)]
+            columns = [sf.lit(place).cast(TAG_TYPE).alias(TAG), col(HASH), col(TIME)]
             for other, kept in enumerate(tables):
                 for field in kept.schema.fields[2:]:
                     shown = lane_name(len(columns) - 3)
@@ -735,7 +736,7 @@ class _EpochWork:
         """One row for each shard, under a tag that no branch has."""
         shards = self._plan.shards
         firsts = ", ".join(long(signed(hash_range(shard, shards)[0])) for shard in range(shards))
-        told = {TAG: "CAST(-1 AS BYTE)", HASH: f"element_at(array({firsts}), CAST(id AS INT) + 1)"}
+        told = {TAG: f"CAST(-1 AS {TAG_TYPE})", HASH: f"element_at(array({firsts}), CAST(id AS INT) + 1)"}
         columns = [
             sf.expr(f"{told[field.name]} AS {field.name}") if field.name in told else nulls(field.dataType, field.name)
             for field in arriving.schema
@@ -751,7 +752,9 @@ class _EpochWork:
         return PortBounds(before, self.bound(part), policy, part.unit)
 
     def _timed(self, node: OperatorNode, rows: DataFrame) -> DataFrame:
-        """An operator's results with the event time they have for the next one."""
+        """An operator's results with the event time they have for the next one; null if they have lost it."""
+        if not node.clock:
+            return self._operate(node, rows).withColumn(TIME, sf.lit(None).cast("long"))
         kinds = self._engine.schemas.types_of(node)
         times = [time_as_long(col(name), kinds[name]) for name in node.clock]
         rule = node.timed_as

@@ -31,7 +31,7 @@ from penstock.core.operator import Logic, Out, Quiet, State, compacts
 from penstock.core.page_list import PageList
 from penstock.core.pages import clip_page
 from penstock.core.progress import Policy
-from penstock.core.rows import RowType, hashes_of, times_of
+from penstock.core.rows import RowType, hashes_of, times_of, with_times
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.flow.report import counts_of, waits_of
 from penstock.kernels.route import hash_range, shard_of
@@ -301,14 +301,17 @@ class ShardTask:
             yield held
 
     def _entering(self, inlet: Inlet, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of one inlet, in the columns its port expects; the types differ at most in a zone's name."""
+        """The rows of one inlet, in the columns its port expects; the types differ at most in a zone's name.
+
+        Rows that have lost their event time enter at the bound of their port.
+        """
         schema = self.inside[inlet.port]
         columns = [batch.column(1).view(pa.uint64()), batch.column(2), *(batch.column(3 + n) for n in inlet.lanes)]
         cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)]
         rows = pa.RecordBatch.from_arrays(cast, schema=schema)
-        if len(self.inlets) == 1 and not self.roll_call:
-            return rows
-        return rows.take(pa.array(np.flatnonzero(batch.column(0).to_numpy() == inlet.tag)))
+        if len(self.inlets) > 1 or self.roll_call:
+            rows = rows.take(pa.array(np.flatnonzero(batch.column(0).to_numpy() == inlet.tag)))
+        return with_times(rows, self.ports[inlet.port].before) if rows.column(1).null_count else rows
 
 
 def _given(rows: list[tuple[int, pa.RecordBatch]], size: int, state: State) -> Arrivals:

@@ -70,8 +70,8 @@ def read_table_on_spark(spark: SparkSession, table: Any, keys: tuple[str, ...], 
         return table
     if freshness == "latest":
         raise ConfigError(
-            "freshness='latest' is not to be had of a DataFrame, which is written into pages once. Give the folder of "
-            "its Parquet files, pk.PageTable(…), which can be changed while it is joined, or pk.SqlTable(…)."
+            "A DataFrame supports only freshness='snapshot': it is written into pages once, at the first start. "
+            "For freshness='latest', pass the path of its Parquet files, a pk.PageTable(…) or a pk.SqlTable(…)."
         )
     return FrameTable(table, keys)
 
@@ -119,7 +119,7 @@ def write_page_table(
     if isinstance(rows, pa.Table | pa.RecordBatch):
         rows = [rows]
     if not isinstance(rows, Iterable):
-        raise ConfigError(f"rows={type(rows).__name__} are no rows. Give a DataFrame, or Arrow tables or batches.")
+        raise ConfigError(f"rows is a {type(rows).__name__}. Pass a DataFrame, or Arrow tables or batches.")
     return build_page_table(uri, rows, names, memory=memory, **layout)
 
 
@@ -129,7 +129,9 @@ def write_pages(
     """Write a batch DataFrame as a page table, by a job whose tasks take `memory` all together."""
     build = PageBuild.begin(uri, arrow_columns(frame.schema), keys, **layout)
     if build.layout.by != "hash":
-        raise ConfigError("by='range' is written in one process: pk.write_page_table(arrow_batches, …, by='range').")
+        raise ConfigError(
+            "by='range' does not work with a DataFrame. Write pk.write_page_table(arrow_batches, …, by='range')."
+        )
     tasks = max(1, int(frame.sparkSession.sparkContext.defaultParallelism))
     placed = frame.mapInArrow(
         partial(_placed, tuple(keys), tasks), frame.schema.simpleString()[7:-1] + f", {_PLACE} int"
