@@ -110,7 +110,7 @@ class SparkFlow(Flow):
         _use_the_systems_allocator(self.spark)
         check_workers(self.spark)
         checkpoint = Checkpoint(self.checkpoint, partial(create_file, self.spark))
-        checkpoint.claim(self._fingerprint())
+        checkpoint.claim(self._fingerprint(), partial(self._make_folders, checkpoint))
         use = CheckpointUse(checkpoint)
         try:
             return SparkQuery(self, self._engine(checkpoint), use)
@@ -118,10 +118,14 @@ class SparkFlow(Flow):
             use.end()
             raise
 
-    def _engine(self, checkpoint: Checkpoint) -> Engine:
+    def _make_folders(self, checkpoint: Checkpoint) -> None:
+        """Make the folders that lookups put rows aside in, or refuse what cannot be written to."""
         for node in operators_needed(self._sinks):
             for place in node.config.elsewhere.values() if isinstance(node, LookupNode) else ():
                 make_folder(folder_for(checkpoint.pages(node.name), place), f"to={place!r}")
+
+    def _engine(self, checkpoint: Checkpoint) -> Engine:
+        self._make_folders(checkpoint)
         engine = Engine(self.spark, self._sinks, checkpoint, self.memory, self.shards)
         if engine.ledger.ended:
             raise CheckpointError(

@@ -167,13 +167,18 @@ class Checkpoint:
         self.lease: Lease | None = None
         self._synced = False
 
-    def claim(self, flow: Mapping[str, Any]) -> None:
-        """Make this the checkpoint of `flow`; refuse a folder that is another flow's, or nobody's but not empty."""
+    def claim(self, flow: Mapping[str, Any], prepare: Callable[[], None] | None = None) -> None:
+        """Make this the checkpoint of `flow`; refuse a folder that is another flow's, or nobody's but not empty.
+
+        `prepare` runs before a free folder is claimed: if it raises, the folder stays free.
+        """
         ours = json.loads(json.dumps({"format": FORMAT, **flow}))
         self._refuse_links()
         theirs = self._flow()
         if theirs is None:
             self._refuse_foreign()
+            if prepare is not None:
+                prepare()
             self.records.create("flow.json", ours)
             theirs = self._flow()  # Another flow may have been faster.
         if theirs != ours:
