@@ -8,11 +8,15 @@ import shutil
 from collections import Counter
 from typing import Any
 
+import pytest
+
 import penstock as pk
 from penstock.core.errors import PenstockError
 from tests.draws.joins import JoinRun, as_source, difference, draw_run
 from tests.draws.shard_host import ShardHost
 from tests.streams import pairs_of
+
+pytestmark = pytest.mark.slow
 
 
 def ran(run: JoinRun, folder: str, rng: random.Random) -> tuple[Counter[Any], Counter[int]]:

@@ -13,7 +13,7 @@ import penstock as pk
 from penstock.core.errors import ConfigError, PenstockError
 from tests.draws.lookups import LookupCase, Store, difference, draw_lookup
 
-pytestmark = pytest.mark.usefixtures("nothing_kept")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("nothing_kept")]
 
 
 def ran(case: LookupCase, folder: Path) -> list[Any]:

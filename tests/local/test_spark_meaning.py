@@ -31,7 +31,7 @@ def value(expression: str) -> object:
     return rows.table()["r"].to_pylist()[0]
 
 
-# The values are those of Spark 4.
+# What Spark 4 documents for these expressions.
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
