@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +254,38 @@ def test_f30_results_equal_those_of_sparks_own_windows(spark, tmp_path, window, 
     ours = ours.set_column(spread, "spread", rounded)
     assert ours.num_rows > 40
     assert multiset(ours) == multiset(theirs)
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_a_sum_of_longs_is_right_or_an_error_and_never_wraps_around(spark, tmp_path, ansi):
+    most, nines = 2**63 - 1, Decimal("9" * 38)
+    there_and_back = pa.table(
+        {
+            "t": [1, 2, 3],
+            "x": [most, most, -most],
+            "d": pa.array([nines, nines, nines.copy_negate()], pa.decimal128(38, 0)),
+        }
+    )
+    feed = Feed(tmp_path / "rows", there_and_back.schema)
+    feed.add(there_and_back)
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        flow = pk.Flow(spark, checkpoint=str(tmp_path / "right"), memory="64 MB")
+        windows = flow.source(feed.stream(spark), time="t", progress=pk.ordered()).window(range=10)
+        out = windows.agg(total=pk.sum("x"), mean=pk.mean("x")).to_memory()
+        digits = windows.agg(total=pk.sum("d")).to_memory()
+        flow.run()
+        assert out.table().select(["total", "mean"]).to_pylist() == [{"total": most, "mean": float(most) / 3}]
+        assert digits.table().column("total").to_pylist() == [nines]
+        feed.add(there_and_back.slice(0, 1).set_column(0, "t", pa.array([4])))
+        flow = pk.Flow(spark, checkpoint=str(tmp_path / "wrong"), memory="64 MB")
+        windows = flow.source(feed.stream(spark), time="t", progress=pk.ordered()).window(range=10)
+        windows.agg(total=pk.sum("x")).to_memory()
+        with pytest.raises(pk.FlowError, match=r"total: the sum of 'x' at .*window_end=10 is too large for int64\."):
+            flow.run()
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", before)
 
 
 @pytest.mark.parametrize("method", ["wid", "paned", "differential", "adapt"])

@@ -195,6 +195,20 @@ class FlowError(PenstockError):
         said = f"Epoch {epoch} failed in {what}: {cause.rstrip().removesuffix('.')}."
         return cls(f"{said} {remedy}" if remedy else said)
 
+    @classmethod
+    def too_large(cls, name: str, column: str, kind: object, where: str) -> Self:
+        """A sum that the type of its column cannot hold; `where` says of which window.
+
+        >>> print(FlowError.too_large("eur", "cents", "int64", "window_end=10"))  # doctest: +NORMALIZE_WHITESPACE
+        eur: the sum of 'cents' at window_end=10 is too large for int64.
+        Before the window write .select('*', 'cast(cents AS decimal(20, 0)) AS wide'), and sum 'wide'.
+        """
+        wider = "DOUBLE" if str(kind).startswith("decimal") else "decimal(20, 0)"
+        return cls(
+            f"{name}: the sum of {column!r} at {where} is too large for {kind}. "
+            f"Before the window write .select('*', 'cast({column} AS {wider}) AS wide'), and sum 'wide'."
+        )
+
 
 class SinkError(FlowError):
     """A sink that could not take an epoch's rows; the error it raised is chained."""

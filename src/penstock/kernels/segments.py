@@ -16,11 +16,15 @@ from penstock.core.rows import Indices
 
 Mask = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
+Longs = npt.NDArray[np.int64]
+Words = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.generic]
 Parts = tuple[Numbers, ...]
 """The partials of many rows, a column each."""
 
 _SIGN = np.int64(0x7FFF_FFFF_FFFF_FFFF)
+_WORD, _LOW = 32, 0xFFFF_FFFF
+"""The bits of a low word: how many, and all of them."""
 
 
 def starts_of(*codes: npt.NDArray[np.generic]) -> Indices:
@@ -161,8 +165,42 @@ def reduce_pairs(parts: Parts, starts: Indices, combine: Callable[[Parts, Parts]
     return parts
 
 
+def sum_words(numbers: Words, starts: Indices) -> tuple[Longs, Longs]:
+    """The exact sum of each segment of 64-bit integers in two words: 2³² times the first, plus the second.
+
+    >>> high, low = sum_words(np.array([2**63 - 1, 2**63 - 1, 3]), np.array([0, 2]))
+    >>> [(int(h) << 32) + int(l) for h, l in zip(high, low)] == [2**64 - 2, 3]
+    True
+    """
+    largest = max(-int(numbers.min()), int(numbers.max()))
+    if largest * numbers.size < 1 << 63:
+        whole = np.add.reduceat(numbers.astype(np.int64, copy=False), starts)
+        return carried(np.zeros_like(whole), whole)
+    shift, mask = numbers.dtype.type(_WORD), numbers.dtype.type(_LOW)
+    high, low = (np.add.reduceat(word.astype(np.int64), starts) for word in (numbers >> shift, numbers & mask))
+    return carried(high, low)
+
+
+def carried(high: Longs, low: Longs) -> tuple[Longs, Longs]:
+    """The same numbers in two words, the second of which is at least 0 and below 2³²."""
+    return high + (low >> _WORD), low & _LOW
+
+
+def join_words(high: Longs, low: Longs, signed: bool) -> tuple[Words, Mask]:
+    """Two words as an int64 or a uint64, and which numbers are too large for it.
+
+    >>> join_words(np.array([1, 2**31]), np.array([5, 0]), signed=True)[1].tolist()
+    [False, True]
+    """
+    high, low = carried(high, low)
+    least, most = (-(1 << 31), 1 << 31) if signed else (0, 1 << 32)
+    whole = (high << _WORD) | low
+    return whole if signed else whole.view(np.uint64), (high < least) | (high >= most)
+
+
 def sum_decimals(column: pa.Array, starts: Indices, kind: pa.DataType) -> pa.Array:
-    """The sum of each segment of decimals; null where all are."""
+    """The sum of each segment of decimals; null where all are. It is added up in 256 bits if `kind` has them."""
+    column = column.cast(kind) if pa.types.is_decimal256(kind) else column
     table = pa.table({"segment": segment_of(starts, len(column)), "value": column})
     return (
         table.group_by("segment", use_threads=False)

@@ -18,7 +18,7 @@ from pyspark.sql import functions as sf
 from penstock.core.rows import HASH, TIME
 from penstock.flow.graph import AggregateNode
 from penstock.operators.aggregate.config import Panes, WindowAggregate
-from penstock.operators.aggregate.functions import Count, Edge, Extreme, Mean, Sum, Variance
+from penstock.operators.aggregate.functions import Count, Edge, Extreme, Function, Mean, Sum, Variance
 from penstock.operators.aggregate.lanes import Lane
 from penstock.operators.aggregate.sketches import ApproxCountDistinct, ApproxQuantile
 from penstock.spark.types import long, quoted, spark_type
@@ -41,7 +41,16 @@ def is_native(node: AggregateNode, config: WindowAggregate) -> bool:
     if config.panes is None or config.takes_rows:
         return False
     lanes = node.config.lanes(node.types)
-    return all(type(part.function) in _PARTIALS for lane in lanes for part in lane.parts)
+    return all(
+        type(part.function) in _PARTIALS and not _outgrows_spark(part.function, part.kind)
+        for lane in lanes
+        for part in lane.parts
+    )
+
+
+def _outgrows_spark(function: Function, kind: pa.DataType) -> bool:
+    """Whether partials may have more digits than Spark's decimals."""
+    return any(pa.types.is_decimal256(partial) for _, partial in function.fields(kind))
 
 
 def partials(node: AggregateNode, lane: Lane, rows: DataFrame) -> DataFrame:
@@ -149,8 +158,11 @@ def _count(function: Count, _: pa.DataType) -> Sequence[str]:
     return ["count(1)" if function.column is None else f"count({quoted(function.column)})"]
 
 
-def _sum(function: Sum | Mean, _: pa.DataType) -> Sequence[str]:
+def _sum(function: Sum | Mean, kind: pa.DataType) -> Sequence[str]:
+    """Longs in two words, as `sum_words` has them: Spark's sum of longs wraps around or fails, by its settings."""
     value = quoted(function.column)
+    if kind == pa.int64():
+        return [f"sum(shiftright({value}, 32))", f"sum({value} & 4294967295L)", f"count({value})"]
     return [f"sum({value})", f"count({value})"]
 
 

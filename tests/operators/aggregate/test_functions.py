@@ -107,7 +107,7 @@ def test_whole_numbers_can_be_subtracted_and_others_cannot():
         rest = of(function, pa.array([1, 7], pa.int32()))
         assert function.lower(function.subtract(whole, part), pa.int32()).to_pylist() == rest
     assert not pk.sum("x").subtracts(pa.float64())
-    assert not pk.mean("x").subtracts(pa.int64()), "its sum may pass 2⁶³, so it is a double"
+    assert not pk.mean("x").subtracts(pa.float64())
     assert not pk.max("x").subtracts(pa.int32())
 
 

@@ -9,9 +9,10 @@ Nulls are left out, as Spark does: a count of none is 0, everything else of none
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from decimal import Decimal
+from typing import Literal, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,15 +24,19 @@ from penstock.core.rows import Indices
 from penstock.core.time import Times
 from penstock.kernels.segments import (
     Parts,
+    Words,
     all_of,
     as_column,
+    carried,
     codes_of,
     is_null,
     is_number,
+    join_words,
     least_of,
     numbers_of,
     reduce_pairs,
     sum_decimals,
+    sum_words,
 )
 
 Columns = tuple[pa.Array, ...]
@@ -39,6 +44,10 @@ Columns = tuple[pa.Array, ...]
 
 Fields = tuple[tuple[str, pa.DataType], ...]
 """Names and types of a function's partials."""
+
+
+LONGEST_SAFE_DECIMAL = 28
+"""Digits of a decimal whose sums have ten more and still fit 38: no window has rows enough to pass that."""
 
 
 class Function(Protocol):
@@ -70,7 +79,7 @@ class Function(Protocol):
         ...
 
     def lower(self, partials: Columns, kind: pa.DataType) -> pa.Array:
-        """Partials to results."""
+        """Partials to results; `TooLargeError` if a result does not fit its type."""
         ...
 
     def subtracts(self, kind: pa.DataType) -> bool:
@@ -136,50 +145,87 @@ class Count:
         return (pc.subtract(whole[0], part[0]),)
 
 
+class TooLargeError(Exception):
+    """A result that its type cannot hold: at which row of the partials, and of which type."""
+
+    def __init__(self, row: int, kind: pa.DataType) -> None:
+        super().__init__(row, kind)
+        self.row = row
+        self.kind = kind
+
+
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """The sum of a column: long for integers (it wraps past 2⁶³), double for floats, ten digits more for decimals.
+    """The sum of a column: long for integers (uint64 for uint64), double for floats, ten digits more for decimals.
 
-    The partials carry how many values there were, so that a sum of none stays null when partials are subtracted.
+    Partials hold what the result's type may not: 64-bit integers are summed in two words (see `sum_words`), decimals of
+    more than 28 digits as decimal256. So only the sum of a whole window can be too large, whatever the order of its
+    rows and the epochs they come in. Partials also count values, so that a sum of none stays null after a subtraction.
     """
 
     column: str
 
     def check(self, name: str, kind: pa.DataType) -> None:
         """Numbers only."""
-        if pa.types.is_uint64(kind):
-            hint = f"Select cast({self.column} AS DECIMAL(20, 0)) as a column first."
-            raise _wrong_type(name, "a sum", self.column, kind, "signed integers", hint)
         _check_number(name, "sum", self.column, kind, decimals="may")
 
     def result(self, kind: pa.DataType) -> pa.DataType:
-        """As Spark widens it."""
+        """As Spark widens it; Spark has no uint64."""
         if pa.types.is_decimal(kind):
             return pa.decimal128(min(38, kind.precision + 10), kind.scale)
-        return pa.int64() if pa.types.is_integer(kind) else pa.float64()
+        if pa.types.is_integer(kind):
+            return kind if kind == pa.uint64() else pa.int64()
+        return pa.float64()
 
     def fields(self, kind: pa.DataType) -> Fields:
-        """Sum, and how many values."""
-        return (("sum", self.result(kind)), ("n", pa.int64()))
+        """The sum, or its two words, and how many values."""
+        if _in_words(kind):
+            return (("high", pa.int64()), ("low", pa.int64()), ("n", pa.int64()))
+        outgrows = pa.types.is_decimal(kind) and kind.precision > LONGEST_SAFE_DECIMAL
+        return (("sum", pa.decimal256(76, kind.scale) if outgrows else self.result(kind)), ("n", pa.int64()))
 
     def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
         """Sum values, and count them."""
-        return _summed(values, self.result(values.type), starts), *Count(self.column).lift(values, times, starts)
+        counts = Count(self.column).lift(values, times, starts)
+        if _in_words(values.type):
+            numbers = cast(Words, numbers_of(values))
+            return *map(pa.array, sum_words(numbers, starts)), *counts
+        return _summed(values, self.fields(values.type)[0][1], starts), *counts
 
     def combine(self, partials: Columns, starts: Indices) -> Columns:
-        """Add both."""
-        return _summed(partials[0], partials[0].type, starts), *Count().combine(partials[1:], starts)
+        """Add all."""
+        *total, count = partials
+        counts = Count().combine((count,), starts)
+        if len(total) == 1:
+            return _summed(total[0], total[0].type, starts), *counts
+        high, low = (np.add.reduceat(numbers_of(word).astype(np.int64, copy=False), starts) for word in total)
+        return *map(pa.array, carried(high, low)), *counts
 
     def lower(self, partials: Columns, kind: pa.DataType) -> pa.Array:
-        """The sum, null if of nothing."""
-        return _null_where(partials[0], numbers_of(partials[1]) == 0)
+        """The sum, null if of nothing; `TooLargeError` if its type cannot hold it."""
+        *total, count = partials
+        return _null_where(self._whole(total, kind), numbers_of(count) == 0)
+
+    def _whole(self, total: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
+        result = self.result(kind)
+        if len(total) == 2:
+            high, low = (numbers_of(word).astype(np.int64, copy=False) for word in total)
+            numbers, beyond = join_words(high, low, signed=result == pa.int64())
+            if beyond.any():
+                raise TooLargeError(int(np.argmax(beyond)), result)
+            return pa.array(numbers)
+        if total[0].type != result:
+            beyond = pc.greater_equal(pc.abs(total[0]), _beyond(total[0].type)).fill_null(False)
+            if pc.any(beyond).as_py():
+                raise TooLargeError(beyond.index(True).as_py(), result)
+        return total[0].cast(result)
 
     def subtracts(self, kind: pa.DataType) -> bool:
         """Whole numbers do, floats lose digits."""
         return bool(pa.types.is_integer(kind))
 
     def subtract(self, whole: Columns, part: Columns) -> Columns:
-        """Subtract both."""
+        """Subtract all."""
         return tuple(pc.subtract(pc.fill_null(a, 0), pc.fill_null(b, 0)) for a, b in zip(whole, part, strict=True))
 
 
@@ -245,30 +291,31 @@ class Mean:
         return pa.float64()
 
     def fields(self, kind: pa.DataType) -> Fields:
-        """The sum, whole where it cannot overflow, and the number of values."""
-        return (("sum", pa.int64() if self.subtracts(kind) else pa.float64()), ("n", pa.int64()))
+        """The sum, exact for integers of any size, and the number of values."""
+        return Sum(self.column).fields(kind)
 
     def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
         """Sum and count values."""
-        kind = pa.int64() if self.subtracts(values.type) else pa.float64()
-        return _summed(values, kind, starts), *Count(self.column).lift(values, times, starts)
+        return Sum(self.column).lift(values, times, starts)
 
     def combine(self, partials: Columns, starts: Indices) -> Columns:
-        """Add both."""
-        return _summed(partials[0], partials[0].type, starts), *Count().combine(partials[1:], starts)
+        """Add all."""
+        return Sum(self.column).combine(partials, starts)
 
     def lower(self, partials: Columns, kind: pa.DataType) -> pa.Array:
         """Divide."""
-        count = numbers_of(partials[1])
-        total = numbers_of(partials[0]).astype(np.float64)
+        *words, count = (numbers_of(partial) for partial in partials)
+        total = words[-1].astype(np.float64)
+        if len(words) == 2:
+            total += words[0].astype(np.float64) * 2.0**32
         return as_column(total / np.maximum(count, 1), pa.float64(), count == 0)
 
     def subtracts(self, kind: pa.DataType) -> bool:
-        """Short integers do: their sums stay whole."""
-        return bool(pa.types.is_integer(kind)) and kind.bit_width <= 32
+        """As sums do."""
+        return Sum(self.column).subtracts(kind)
 
     def subtract(self, whole: Columns, part: Columns) -> Columns:
-        """Subtract both."""
+        """Subtract all."""
         return Sum(self.column).subtract(whole, part)
 
 
@@ -444,6 +491,16 @@ class UserDefined:
         left = self.subtract_pairs(*both)
         kept = [as_column(column, kind) for column, (_, kind) in zip(left, self.partials, strict=True)]
         return *kept, pc.subtract(whole[-1], part[-1])
+
+
+def _in_words(kind: pa.DataType) -> bool:
+    """Integers whose sums a long may not hold."""
+    return bool(pa.types.is_integer(kind)) and kind.bit_width == 64
+
+
+def _beyond(kind: pa.DataType) -> pa.Scalar:
+    """The least decimal of 39 digits, as a decimal256."""
+    return pa.scalar(Decimal((0, (1,), 38 - kind.scale)), kind)
 
 
 def _summed(values: pa.Array, kind: pa.DataType, starts: Indices) -> pa.Array:

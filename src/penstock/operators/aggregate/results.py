@@ -9,17 +9,22 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.budget import Budget
+from penstock.core.errors import FlowError
 from penstock.core.operator import Out
 from penstock.core.rows import Indices, RowType
 from penstock.core.time import TIME_MIN, Times, from_times
 from penstock.core.windows import Wid
 from penstock.kernels.segments import Mask, numbers_of
 from penstock.operators.aggregate.config import WindowAggregate, is_holistic
-from penstock.operators.aggregate.lanes import Lane, partial_columns
+from penstock.operators.aggregate.functions import TooLargeError
+from penstock.operators.aggregate.lanes import Lane, Part, partial_columns
 from penstock.operators.aggregate.partials import Piece, Renumber, Source, fits, folded, pieces
 
 _LARGEST_CHUNK = 1 << 16
 """Rows in one chunk of output at most."""
+
+_LONGEST_SHOWN = 40
+"""Characters of a value in a message."""
 
 
 class Read(NamedTuple):
@@ -125,15 +130,30 @@ class Results:
                 counts = numbers_of(table.column(lane.parts[0].first)).astype(np.int64, copy=False)
                 columns.append(function.finish(values, counts, starts[place - 1]))
             else:
-                part = parts[name]
-                columns.append(part.function.lower(partial_columns(part, main), part.kind))
+                columns.append(self._lowered(parts[name], main, columns[: len(self._config.by) + 2]))
         if self._config.emit != "final":
             columns.append(pa.array(np.repeat(self.emitted, main.num_rows), pa.string()))
         cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, self._schema, strict=True)]
         return pa.RecordBatch.from_arrays(cast, schema=self._schema)
+
+    def _lowered(self, part: Part, main: pa.RecordBatch, window: Sequence[pa.Array]) -> pa.Array:
+        """The results of one function; `window` are the columns that say of what."""
+        try:
+            return part.function.lower(partial_columns(part, main), part.kind)
+        except TooLargeError as error:
+            named = zip(self._schema.names, window, strict=False)
+            where = ", ".join(f"{name}={_shown(column[error.row])}" for name, column in named)
+            raise FlowError.too_large(part.name, str(part.function.column), error.kind, where) from None
 
     def _moments(self, times: Times) -> pa.Array:
         """Window edges in the type of the time column; the beginning of the axis is no moment: null."""
         endless = times == TIME_MIN
         mask = endless if endless.any() else None
         return from_times(pa.array(np.where(endless, 0, times), pa.int64(), mask=mask), self._axis)
+
+
+def _shown(value: pa.Scalar) -> str:
+    """A value in a message, if it is long only its beginning."""
+    plain = value.as_py()
+    text = repr(plain) if isinstance(plain, str | bytes) else str(plain)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

@@ -22,7 +22,7 @@ from penstock.kernels.match import expand, ranges
 from penstock.kernels.segments import Mask, is_null, numbers_of, starts_of
 from penstock.operators.aggregate.aggregation import Aggregation, Given, tidy_pages
 from penstock.operators.aggregate.entry import inside
-from penstock.operators.aggregate.lanes import Lane, clean, counting, differing
+from penstock.operators.aggregate.lanes import Lane, clean, counting, differing, partial_columns
 from penstock.operators.aggregate.partials import Piece, Source, cost, folded, pieces
 from penstock.operators.aggregate.tuples import counted, positions
 
@@ -122,7 +122,8 @@ class SlideByTupleAggregation(Aggregation):
             return due.astype(np.int64)
         if self._window.by == "row-num":
             part = next(part for part in lane.parts if part.name == "__slides")
-            return numbers_of(main.column(part.first)).astype(np.int64)
+            ending = part.function.lower(partial_columns(part, main), part.kind)
+            return numbers_of(ending).astype(np.int64)
         rows = np.where(due, counted(lane, main), 0)
         groups = [main.column(place) for place in lane.group_places]
         starts = _group_starts(main, groups)

@@ -31,7 +31,7 @@ def count(column: str | None = None) -> Count:
 
 
 def sum(column: str) -> Sum:
-    """The sum of a column.
+    """The sum of a column; a window whose sum does not fit the result's type stops the flow with a `FlowError`.
 
     >>> sum("amount")
     Sum(column='amount')
