@@ -351,7 +351,7 @@ def test_a_semi_or_anti_join_shows_the_left_side_alone(how, keys):
     rows = flow.sql(f"SELECT a.k {joined}").to_memory()
     flow.run()
     assert rows.table()["k"].to_pylist() == keys
-    with pytest.raises(SqlError, match="b='w'"):
+    with pytest.raises(SqlError, match=r"'b\.w' is not in the results"):
         flow.sql(f"SELECT b.w {joined}")
 
 
@@ -365,6 +365,63 @@ def _two_keyed_sources() -> pk.LocalFlow:
 def test_an_outer_join_keeps_rows_alone():
     sql = "SELECT a.v, b.v AS other FROM a [RANGE 0 WATTR t] LEFT JOIN b [RANGE 0 WATTR t] ON a.k = b.k"
     assert {"v": 4, "other": None} in results(sql, "a", "b"), "null equals nothing"
+
+
+SIDES = {
+    "a": pa.table({"k": [1, 2], "ts": [0, 4]}),
+    "b": pa.table({"k": [1, 3], "w": [5, 7], "ts": [1, 9]}),
+}
+BOTH, ONLY_A, ONLY_B = (1, 1, 5), (2, None, None), (None, 3, 7)
+
+
+def joined(select: str, kind: str, rest: str = "") -> pa.Table:
+    flow = pk.LocalFlow()
+    for name, table in SIDES.items():
+        flow.source(table, time="ts", name=name)
+    sql = f"SELECT {select} FROM a [RANGE 3 WATTR ts] {kind} b [RANGE 2 WATTR ts] ON a.k = b.k {rest}"
+    out = flow.sql(sql).to_memory()
+    flow.run()
+    return out.table()
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("JOIN", [BOTH]),
+        ("LEFT JOIN", [BOTH, ONLY_A]),
+        ("RIGHT JOIN", [BOTH, ONLY_B]),
+        ("FULL OUTER JOIN", [BOTH, ONLY_A, ONLY_B]),
+    ],
+)
+def test_the_key_of_a_missing_row_is_null_in_an_outer_join(kind, expected):
+    assert multiset(joined("a.k, b.k AS theirs, b.w", kind)) == Counter(expected)
+
+
+def test_all_columns_of_an_outer_join_are_those_of_both_sides():
+    found = joined("*", "FULL JOIN")
+    assert found.column_names == ["k", "ts", "k_right", "w", "ts_right"]
+    assert multiset(found) == Counter([(1, 0, 1, 5, 1), (2, 4, None, None, None), (None, None, 3, 7, 9)])
+    assert joined("*", "JOIN").column_names == ["k", "ts", "w", "ts_right"], "pairs have one key"
+
+
+def test_groups_of_an_outer_join_go_by_the_key_of_their_side():
+    counted = "count(*) [RANGE 20 WATTR b.ts]"
+    assert multiset(joined(f"a.k, {counted}", "RIGHT JOIN", "GROUP BY a.k")) == Counter([(1, 1), (None, 1)])
+    assert multiset(joined(f"b.k, {counted}", "RIGHT JOIN", "GROUP BY b.k HAVING b.k > 1")) == Counter([(3, 1)])
+
+
+@pytest.mark.parametrize(("kind", "key"), [("LEFT SEMI JOIN", 1), ("LEFT ANTI JOIN", 2)])
+def test_semi_and_anti_joins_give_rows_of_the_left_stream_only(kind, key):
+    assert joined("a.k", kind).to_pylist() == [{"k": key}]
+    assert joined("*", kind).column_names == ["k", "ts"]
+    assert joined("a.k, count(*) [RANGE 20 WATTR a.ts]", kind, "GROUP BY a.k").to_pylist() == [{"k": key, "count": 1}]
+    for missing in ("b.w", "b.k"):
+        with pytest.raises(
+            SqlError, match=rf"'{missing}' is not in the results: {kind} gives rows of a only\. Use col"
+        ):
+            joined(f"a.k AS ours, {missing}", kind)
+    with pytest.raises(SqlError, match=r"one of its streams whose rows come out\. Write WATTR a\.ts\."):
+        joined("a.k, count(*) [RANGE 20 WATTR b.ts]", kind, "GROUP BY a.k")
 
 
 def test_windows_over_a_join_go_by_the_time_that_they_name():

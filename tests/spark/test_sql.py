@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import penstock as pk
 from penstock.sql import parse
 from penstock.sql.catalogue import CATALOGUE
-from tests.flow.test_sql import multiset, packets
+from tests.flow.test_sql import BOTH, ONLY_A, ONLY_B, SIDES, multiset, packets
 from tests.spark.conftest import Feed
 
 pytestmark = pytest.mark.spark
@@ -48,3 +49,17 @@ def test_every_query_of_the_catalogue_gives_on_spark_what_it_gives_in_process(sp
     for number in queries:
         assert expected[number].table().num_rows, number
         assert multiset(found[number].table()) == multiset(expected[number].table()), number
+
+
+def test_the_key_of_a_missing_row_is_null_in_an_outer_join_on_spark(spark, tmp_path: Path):
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="256 MB")
+    for name, rows in SIDES.items():
+        feed = Feed(tmp_path / name, rows.schema)
+        feed.add(rows)
+        flow.source(feed.stream(spark), time="ts", name=name)
+    sides = "FROM a [RANGE 3 WATTR ts] {} JOIN b [RANGE 2 WATTR ts] ON a.k = b.k"
+    outer = flow.sql("SELECT a.k, b.k AS theirs, b.w " + sides.format("FULL")).to_memory()
+    semi = flow.sql("SELECT a.k " + sides.format("LEFT SEMI")).to_memory()
+    flow.run()
+    assert multiset(outer.table()) == Counter([BOTH, ONLY_A, ONLY_B])
+    assert semi.table().to_pylist() == [{"k": 1}]

@@ -19,7 +19,6 @@ from penstock.operators.aggregate.config import EMITTED, WindowAggregate
 from penstock.operators.lookup import LookupJoin, lookup_method_name
 from penstock.operators.progress.guard import Guard
 from penstock.operators.window_join import WindowJoin, method_name
-from penstock.operators.window_join.config import LEFT_ONLY
 
 Freshness = Literal["snapshot", "latest"]
 """Which version of a master table rows see: that of the flow's first start, or in each epoch the newest."""
@@ -206,17 +205,15 @@ class JoinNode(OperatorNode):
 
     @property
     def sides(self) -> tuple[dict[str, str], dict[str, str]]:
-        """What `where` may call each side's columns, and the columns of the results they are; semi and anti joins show
-        none of the right side's.
-        """
-        shown = {(c.port, c.column): c.name for c in self.config.columns(self.types)}
-        if self.config.how not in LEFT_ONLY:
-            shown |= {(RIGHT, right): left for left, right in self.config.on if left == right}
-        both = tuple(
+        """Each side's columns that the results have, and what they are called there."""
+        columns = self.config.columns(self.types)
+        shown = {(c.port, c.column): c.name for c in columns}
+        shown |= {(RIGHT, c.twin): c.name for c in columns if c.twin is not None}
+        left, right = (
             {name: shown[port, name] for name in self.types[port].columns.names if (port, name) in shown}
             for port in (LEFT, RIGHT)
         )
-        return both[0], both[1]
+        return left, right
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -21,7 +21,7 @@ from penstock.flow.graph import JoinNode
 from penstock.flow.stream import Stream
 from penstock.operators.aggregate.config import EMITTED, AnyFunction
 from penstock.operators.aggregate.spellings import AGGREGATES
-from penstock.operators.window_join import JoinTime
+from penstock.operators.window_join import LEFT_ONLY, JoinKeys, JoinTime
 from penstock.sql import Call, Column, Query, Source, parse
 
 _STEPS: Mapping[TimeUnit, str | int] = {"microseconds": "1 us", "days": "1 day", "ticks": 1}
@@ -138,19 +138,16 @@ class _Building:
             self._check_time(side, source.time)
             sides.append(side if source.where is None else side.where(source.where))
         time = self._time_of_pairs(sides)
-        on = dict(join.on)
-        if join.how in _OUTER and not self._shows_all:
-            sides[RIGHT], on = _with_own_keys(sides[RIGHT], on)
-        return sides[LEFT].join(sides[RIGHT], on, join.within, join.how, join.pairs, time)
-
-    @property
-    def _shows_all(self) -> bool:
-        return any(isinstance(item, Column) and item.expression == "*" for item in self._query.select)
+        # Pairs have the same key on both sides; of an unmatched row, SQL shows the other side's key as NULL.
+        keys: JoinKeys = "apart" if join.how in _OUTER else "merged"
+        return sides[LEFT]._joined(sides[RIGHT], dict(join.on), join.within, join.how, join.pairs, time, keys=keys)
 
     def _time_of_pairs(self, sides: list[Stream]) -> JoinTime | None:
         """Which of a pair's times the window goes by; without a window, the one that is among the groups."""
         query = self._query
         times = [f"{source.alias}.{side._node.time}" for source, side in zip(query.sources, sides, strict=True)]
+        if query.join is not None and query.join.how in LEFT_ONLY:
+            times = times[:RIGHT]
         asked = [query.time] if query.time is not None else [name for name in query.groups if name in times]
         if not asked:
             return None
@@ -158,7 +155,8 @@ class _Building:
             raise _at_first_of(
                 self._sql,
                 [f"WATTR {asked[0]}", asked[0]],
-                f"A window over a join goes by the time of one of its streams. Write WATTR {' or WATTR '.join(times)}.",
+                f"A window over a join goes by the time of one of its streams"
+                f"{'' if len(times) > 1 else ' whose rows come out'}. Write WATTR {' or WATTR '.join(times)}.",
             )
         return "left" if asked[0] == times[LEFT] else "right"
 
@@ -187,14 +185,6 @@ class _Building:
         window = query.window if query.window is not None else Sliding(step, step)
         windowed = rows.window(window).by(*map(named, query.groups))
         return windowed._aggregated({call.name: function_of(call) for call in calls}, **self._options)
-
-
-def _with_own_keys(right: Stream, on: Mapping[str, str]) -> tuple[Stream, dict[str, str]]:
-    """The right side of an outer join, with keys that a join does not merge with ours: in SQL each side has its own."""
-    alike = {ours: f"_key{place}" for place, (ours, theirs) in enumerate(on.items()) if ours == theirs}
-    if not alike:
-        return right, dict(on)
-    return right.select("*", *(f"`{key}` AS {name}" for key, name in alike.items())), {**on, **alike}
 
 
 def _computed(rows: Stream, calls: list[Call]) -> tuple[Stream, list[Call]]:
@@ -236,6 +226,12 @@ def _unqualified(query: Query, joined: Stream) -> Callable[[str], str]:
     def column(found: re.Match[str]) -> str:
         if found[1] is None:
             return found[0]
+        if not sides[found[1]]:
+            ours = query.sources[LEFT].alias
+            raise ConfigError(
+                f"'{found[0]}' is not in the results: LEFT {node.config.how.upper()} JOIN gives rows of {ours} only. "
+                f"Use columns of {ours}."
+            )
         if found[2] not in sides[found[1]]:
             raise ConfigError.unknown_column(found[1], found[2], sides[found[1]])
         return sides[found[1]][found[2]]

@@ -46,7 +46,7 @@ from penstock.operators.lookup.config import LookupHow, check_names, in_order_of
 from penstock.operators.lookup.methods import MethodName
 from penstock.operators.lookup.shedding import Shed, Shedding
 from penstock.operators.progress import Distinct, DupElim, Sort
-from penstock.operators.window_join import JoinTime, WindowJoin
+from penstock.operators.window_join import JoinKeys, JoinTime, WindowJoin
 from penstock.operators.window_join.config import default_time, read_how, read_on
 from penstock.operators.window_join.methods import Method, read_method
 
@@ -370,11 +370,29 @@ class Stream(Outlets):
         >>> rows.table().to_pylist()
         [{'id': 1, 't': 0, 't_right': 3}, {'id': 2, 't': 5, 't_right': None}]
         """
-        keys, kind = read_on(on), read_how(how)
+        return self._joined(other, on, within, how, where, time, method, suffix, name)
+
+    def _joined(
+        self,
+        other: Stream,
+        on: str | Sequence[str] | Mapping[str, str],
+        within: Band | Tumbling,
+        how: str,
+        where: str | None,
+        time: JoinTime | None,
+        method: Method = "auto",
+        suffix: str = "_right",
+        name: str | None = None,
+        keys: JoinKeys = "merged",
+    ) -> Stream:
+        """`join`, with keys of the same name in one column or in two."""
+        pairs, kind = read_on(on), read_how(how)
         left, right = self._node, self._beside(other)
-        _check_join(left, right, keys, within, kind, where)
-        types = _row_types(left, right, keys)
-        config = WindowJoin(keys, within, kind, time or default_time(kind), suffix, left.unit, read_method(method))
+        _check_join(left, right, pairs, within, kind, where)
+        types = _row_types(left, right, pairs)
+        config = WindowJoin(
+            pairs, within, kind, time or default_time(kind), suffix, left.unit, read_method(method), keys
+        )
         clock = config.clock(types)
         node = JoinNode(
             columns=config.output(types),

@@ -425,6 +425,9 @@ _FREE: dict[type, tuple[str, ...]] = {
 }
 """What may change from one start to the next."""
 
+_SINCE: tuple[tuple[str, Any], ...] = (("punctuated", ()), ("keys", "merged"))
+"""Settings that older checkpoints do not know, as they are where a flow does not use them."""
+
 
 def _config(node: OperatorNode) -> dict[str, Any]:
     """What of an operator must not change while its state is in use; the method may, it is a matter of cost."""
@@ -433,7 +436,7 @@ def _config(node: OperatorNode) -> dict[str, Any]:
     for field in fields(node.config):
         value = getattr(node.config, field.name)
         # Checkpoints of flows that do not use it may be older than it.
-        if field.name not in free and not (field.name == "punctuated" and not value):
+        if field.name not in free and (field.name, value) not in _SINCE:
             fixed[field.name] = value if isinstance(value, str | int | bool) else getattr(value, "identity", str(value))
     if isinstance(node, JoinNode):
         fixed["on"] = node.config.on

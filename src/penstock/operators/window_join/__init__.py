@@ -1,7 +1,7 @@
 """Joins of two streams whose rows must be near in time: one config, one module per algorithm."""
 
 from penstock.operators.window_join.ah_ewj import AHEWJoin
-from penstock.operators.window_join.config import How, JoinTime, WindowJoin
+from penstock.operators.window_join.config import LEFT_ONLY, How, JoinKeys, JoinTime, WindowJoin
 from penstock.operators.window_join.ewj import EWJoin
 from penstock.operators.window_join.methods import (
     AhEwj,
@@ -19,6 +19,7 @@ from penstock.operators.window_join.oa import OAJoin
 from penstock.operators.window_join.rpwj import RPWJoin
 
 __all__ = [
+    "LEFT_ONLY",
     "AHEWJoin",
     "AhEwj",
     "Baseline",
@@ -26,6 +27,7 @@ __all__ = [
     "EWJoin",
     "Ewj",
     "How",
+    "JoinKeys",
     "JoinTime",
     "Method",
     "MethodName",

@@ -37,6 +37,9 @@ How = Literal["inner", "left", "right", "full", "semi", "anti"]
 JoinTime = Literal["left", "right", "latest", "earliest"]
 """The event time of a result: that of its left row, its right row, the later or the earlier of the two."""
 
+JoinKeys = Literal["merged", "apart"]
+"""Whether keys of the same name share one column, filled by whichever row is there, or each side has its own."""
+
 _HOW_ALIASES = {
     "outer": "full",
     "fullouter": "full",
@@ -66,7 +69,8 @@ class WindowJoin:
 
     A pair (l, r) comes out once iff all its keys are equal (null equals nothing, NaN equals NaN) and `within` holds.
     With `how` other than inner, rows whose bound says that no partner can come any more come out alone.
-    Columns: the shared keys, the other left ones, the other right ones, with `suffix` where a name is taken.
+    Columns: the shared keys, the other left ones, the other right ones, with `suffix` where a name is taken. With
+    `keys` apart no key is shared: that of a missing row is null.
 
     >>> from penstock.core.within import band
     >>> join = WindowJoin(on=(("k", "k"),), within=band(before=5, after=5))
@@ -82,6 +86,7 @@ class WindowJoin:
     suffix: str = "_right"
     unit: TimeUnit = "ticks"
     method: Method = "auto"
+    keys: JoinKeys = "merged"
 
     def __post_init__(self) -> None:
         if not self.on:
@@ -108,7 +113,8 @@ class WindowJoin:
     def columns(self, inputs: tuple[RowType, ...]) -> tuple[OutputColumn, ...]:
         """Where each column of the results comes from."""
         left, right = inputs
-        twins = {ours for ours, theirs in self.on if ours == theirs}
+        shared = self.keys == "merged" and self.how not in LEFT_ONLY
+        twins = {ours for ours, theirs in self.on if shared and ours == theirs}
         columns = [OutputColumn(name, LEFT, name, twin=name if name in twins else None) for name in left.columns.names]
         if self.how in LEFT_ONLY:
             return tuple(columns)
