@@ -378,3 +378,63 @@ def test_rows_are_numbered_by_whole_numbers_only(flow, column):
         ConfigError, match=rf"^row_num='{column}' is of type .* whole numbers\. Select cast\({column} AS"
     ):
         rows.window(pk.slide_by_tuple(5, row_num=column)).agg(n=pk.count())
+
+
+def test_a_checkpoint_from_before_keys_could_be_apart_still_fits_a_join_that_merges_them(orders, paid):
+    assert "keys" not in _config(orders.join(paid, on="order_id", within=NEAR, how="full")._node)
+    sql = "FROM orders [RANGE 5 WATTR t] FULL JOIN paid [RANGE 5 WATTR t] ON orders.order_id = paid.order_id"
+    assert _config(orders._flow.sql(f"SELECT * {sql}")._node)["keys"] == "apart"
+
+
+# Arguments of the wrong type
+
+
+@pytest.mark.parametrize("partition", [5, ("order_id", 5), [None]])
+def test_rows_are_partitioned_by_columns(partition):
+    with pytest.raises(ConfigError, match=r"^partition=.* is no tuple of columns to partition by\. Write partition=\("):
+        pk.rows(5, partition=partition)
+
+
+@pytest.mark.parametrize("count", [1.5, True, "a", None])
+def test_a_row_is_late_by_a_whole_number_of_rows(flow, count):
+    with pytest.raises(ConfigError, match=r"^bounded_tuples\(count=.*\) is not a number of rows\. Write how many rows"):
+        flow.source(ROWS, time="t", progress=pk.bounded_tuples(count))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"column": 5}, "column=5"),
+        ({"column": None}, "column=None"),
+        ({"column": ["t"]}, r"column=\['t'\]"),
+        ({"column": "t", "by": 5}, "by=5"),
+        ({"column": "t", "by": ["order_id", 5]}, "by=5"),
+        ({"column": "t", "by": "order_id", "overall": 5}, "overall=5"),
+    ],
+)
+def test_punctuations_are_columns(arguments, message):
+    with pytest.raises(ConfigError, match=rf"^{message} is not the name of a column\. Write the name in quotes"):
+        pk.punctuated(**arguments)
+
+
+@pytest.mark.parametrize("path", ["", " ", 5, None])
+def test_parquet_needs_a_folder(orders, path):
+    with pytest.raises(ConfigError, match=r"^to_parquet\(.*\) names no folder\. Write where the files go, as in 'out/"):
+        orders.to_parquet(path)
+
+
+def test_a_folder_may_be_a_path(orders, tmp_path):
+    assert str(orders.to_parquet(tmp_path / "out").sink) == f"parquet {tmp_path / 'out'}"
+
+
+def test_what_takes_epochs_is_a_function(orders):
+    with pytest.raises(
+        ConfigError, match=r"^foreach_epoch\(5\) cannot be called\. Give it a function of an epoch's rows"
+    ):
+        orders.foreach_epoch(5)
+
+
+@pytest.mark.parametrize("rows", ["a", 1.5, True, -1])
+def test_the_console_shows_a_whole_number_of_rows(orders, rows):
+    with pytest.raises(ConfigError, match=r"^to_console\(.*\) is not a number of rows\. Write how many to print"):
+        orders.to_console(rows)

@@ -32,6 +32,11 @@ class ConfigError(PenstockError):
         return cls(f"{argument}={column!r} is not a column of {of}. {hint}")
 
     @classmethod
+    def not_a_column(cls, argument: str, value: object) -> Self:
+        """An argument that takes the name of a column is something else."""
+        return cls(f"{argument}={value!r} is not the name of a column. Write the name in quotes, like 'amount'.")
+
+    @classmethod
     def unknown_key(cls, column: str, columns: Iterable[str]) -> Self:
         """`on=` names a column that the table of a lookup does not have."""
         missing = cls.unknown_column("on", column, columns, "this table")

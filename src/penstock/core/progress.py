@@ -7,8 +7,9 @@ A row that breaks its bound is late and leaves by the late outlet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from numbers import Integral
 from typing import Any, Protocol, Self
 
 from penstock.core.durations import Duration, DurationLike, TimeUnit
@@ -139,6 +140,10 @@ class BoundedTuples:
 
     def check(self, unit: TimeUnit) -> None:
         """The count must be one."""
+        if isinstance(self.count, bool) or not isinstance(self.count, Integral):
+            raise ConfigError(
+                f"bounded_tuples(count={self.count!r}) is not a number of rows. Write how many rows late one may be."
+            )
         if self.count < 0:
             raise ConfigError(f"bounded_tuples(count={self.count}) is negative. Write how many rows late one may be.")
 
@@ -297,7 +302,11 @@ def punctuated(
     >>> punctuated("done", by="sensor").by
     ('sensor',)
     """
-    groups = () if by is None else (by,) if isinstance(by, str) else tuple(by)
+    groups = () if by is None else tuple(by) if isinstance(by, Iterable) and not isinstance(by, str) else (by,)
+    for argument, names in (("column", (column,)), ("by", groups), ("overall", () if overall is None else (overall,))):
+        for name in names:
+            if not isinstance(name, str):
+                raise ConfigError.not_a_column(argument, name)
     if by is not None and not groups:
         raise ConfigError("punctuated(by=[]) names no column. Name those that make a group, or leave by= out.")
     twice = next((name for name in groups if groups.count(name) > 1), None)

@@ -148,7 +148,8 @@ class PartitionedWindow:
     def __post_init__(self) -> None:
         _check_count("range", self.range)
         _check_count("slide", self.slide)
-        if not self.partition or isinstance(self.partition, str):
+        columns = self.partition if isinstance(self.partition, tuple | list) else ()
+        if not columns or not all(isinstance(name, str) for name in columns):
             raise WindowError(
                 f"partition={self.partition!r} is no tuple of columns to partition by. "
                 f"Write partition=('device',), or use TupleWindow for one count over all rows."

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
@@ -40,6 +41,7 @@ from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, Mem
 from penstock.kernels.hashing import can_hash
 from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, WindowAggregate
 from penstock.operators.aggregate.config import Method as AggregateMethod
+from penstock.operators.aggregate.functions import Count
 from penstock.operators.aggregate.methods import Buffering
 from penstock.operators.lookup import LookupJoin, LookupMethod, Stages
 from penstock.operators.lookup.config import LookupHow, check_names, in_order_of
@@ -66,7 +68,7 @@ class Outlets:
         names = ", ".join(repr(source.name) for source in sources_of(self._node))
         return f"<late rows of {names}>"
 
-    def to_parquet(self, path: str) -> Outlet:
+    def to_parquet(self, path: str | os.PathLike[str]) -> Outlet:
         """Write Parquet under `path`, a folder ``epoch=n`` per epoch, exactly once.
 
         >>> import penstock as pk, tempfile
@@ -74,7 +76,9 @@ class Outlets:
         >>> out = flow.source(pa.table({"t": [1, 2]}), time="t").to_parquet(tempfile.mkdtemp())
         >>> _ = flow.run()
         """
-        return self._to(ParquetSink(node=self._node, emits=self._emits, path=str(path)))
+        if not isinstance(path, str | os.PathLike) or not os.fspath(path).strip():
+            raise ConfigError(f"to_parquet({path!r}) names no folder. Write where the files go, as in 'out/paid'.")
+        return self._to(ParquetSink(node=self._node, emits=self._emits, path=os.fspath(path)))
 
     def to_format(self, name: str, **options: Any) -> Outlet:
         """Write with any batch writer of Spark's, in append mode: at least once.
@@ -103,6 +107,8 @@ class Outlets:
 
     def to_console(self, rows: int = 20) -> Outlet:
         """Print the first `rows` of each epoch that has any."""
+        if isinstance(rows, bool) or not isinstance(rows, Integral) or rows < 0:
+            raise ConfigError(f"to_console({rows!r}) is not a number of rows. Write how many to print, like 20.")
         return self._to(ConsoleSink(node=self._node, emits=self._emits, rows=rows))
 
     def foreach_epoch(self, function: Callable[[Any, int], None]) -> Outlet:
@@ -117,6 +123,11 @@ class Outlets:
         0 2
         1 0
         """
+        if not callable(function):
+            raise ConfigError(
+                f"foreach_epoch({function!r}) cannot be called. Give it a function of an epoch's rows and its number, "
+                f"like lambda rows, epoch: …"
+            )
         return self._to(ForeachSink(node=self._node, emits=self._emits, function=function))
 
     def _to(self, sink: Sink) -> Outlet:
@@ -745,12 +756,12 @@ def _needed(node: Node, config: WindowAggregate) -> pa.Schema:
     """The columns that an aggregation looks at: groups, what it aggregates, and the time."""
     asked = [
         (("by", name) for name in config.by),
-        ((n, f.column) for n, f in config.aggregates if f.column is not None),
+        ((n, f.column) for n, f in config.aggregates if f.column is not None or not isinstance(f, Count)),
     ]
     wanted = {node.time, *config.keys}
-    if isinstance(config.window, SlideByTuple):
-        wanted.add(config.window.row_num)
-    held = set(node.columns.names)
+    if isinstance(config.window, SlideByTuple) and config.window.row_num is not None:
+        asked.append(("row_num", name) for name in [config.window.row_num])
+    held = node.columns.names
     for argument, column in chain(*asked):
         if column not in held:
             raise ConfigError.unknown_column(argument, column, node.columns.names)
