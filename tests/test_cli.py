@@ -418,6 +418,13 @@ def test_the_version_is_the_package_version(capsys):
     assert capsys.readouterr().out == f"penstock {pk.__version__}\n"
 
 
+def test_the_package_runs_as_a_program():
+    said = subprocess.run([sys.executable, "-m", "penstock", "--version"], capture_output=True, text=True, check=True)
+    assert said.stdout == f"penstock {pk.__version__}\n"
+    wrong = subprocess.run([sys.executable, "-m", "penstock", "vacuum", "/nowhere"], capture_output=True, check=False)
+    assert wrong.returncode == 2
+
+
 def test_starting_up_loads_no_spark():
     asked = "import sys, penstock.cli; penstock.cli._parser(); print('pyspark' in sys.modules, 'duckdb' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)

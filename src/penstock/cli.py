@@ -394,7 +394,3 @@ def _is_checkpoint(uri: str) -> bool:
 
 
 _COMMANDS = {"demo": _demo, "doctor": _doctor, "bench": _bench, "lab": _lab, "vacuum": _vacuum}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

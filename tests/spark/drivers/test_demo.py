@@ -13,7 +13,7 @@ pytestmark = pytest.mark.spark
 
 def test_the_demo_is_exact_and_leaves_nothing_behind(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "penstock.cli", "demo", "--seconds", "4"],
+        [sys.executable, "-m", "penstock", "demo", "--seconds", "4"],
         cwd=tmp_path,
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
