@@ -154,7 +154,7 @@ def number_times(case: Case) -> Case:
 @given(cases(window=tuple_slides, methods=["auto"], names=[*BOUNDED, *HOLISTIC], native=False))
 @examples(0.06)
 def test_f07_slide_by_tuple_windows_equal_their_definition(case):
-    check(replace(case, memory=max(60_000, case.memory)))
+    check(case)
 
 
 adapting = st.builds(

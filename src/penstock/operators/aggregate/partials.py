@@ -250,17 +250,20 @@ def by_number(sources: Sequence[Source], piece: Piece, budget: Budget) -> Iterat
 
     It cuts between numbers that are there, so it takes about as many steps as there are at most; one number is not cut.
     """
-    if fits(sources, piece, budget):
-        yield sources
-        return
-    held = _held(sources, piece)
-    middle = (held.low + held.high) // 2 + 1
-    if held.low >= held.high or middle == TIME_MAX:
+    middle = None if fits(sources, piece, budget) else middle_of(sources, piece)
+    if middle is None:
         yield sources
         return
     for low, high in ((TIME_MIN, middle), (middle, TIME_MAX)):
         half = [s._replace(low=max(s.low, low), high=min(s.high, high)) for s in sources]
         yield from by_number([s._replace(among=s.pages()) for s in half], piece, budget)
+
+
+def middle_of(sources: Sequence[Source], piece: Piece) -> Wid | None:
+    """The number to cut a piece at: some numbers lie below it, others do not. None if there is at most one."""
+    held = _held(sources, piece)
+    middle = (held.low + held.high) // 2 + 1
+    return None if held.low >= held.high or middle == TIME_MAX else middle
 
 
 def with_arrivals(cut: Iterator[Piece], rows: pa.RecordBatch | None) -> Iterator[tuple[Piece, pa.RecordBatch | None]]:

@@ -2,15 +2,17 @@
 
 A partial is kept for every time at which a group has rows, the bins of the thesis cut at every start. When a bound says
 that no row can come before it, the windows that end before it are known and so is all they hold: each bin is folded
-into every window that it reaches. A bin goes once no window to come reaches back to it; the thesis' figure drops bins
-that later windows still need.
+into every window that it reaches, some windows at a time, as many as memory goes. A bin goes once no window to come
+reaches back to it; the thesis' figure drops bins that later windows still need.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.core.operator import Out, State
@@ -23,14 +25,18 @@ from penstock.kernels.segments import Mask, is_null, numbers_of, starts_of
 from penstock.operators.aggregate.aggregation import Aggregation, Given, tidy_pages
 from penstock.operators.aggregate.entry import inside
 from penstock.operators.aggregate.lanes import Lane, clean, counting, differing, partial_columns
-from penstock.operators.aggregate.partials import Piece, Source, cost, folded, pieces
+from penstock.operators.aggregate.partials import Piece, Source, cost, fits, folded, middle_of, pieces, with_arrivals
 from penstock.operators.aggregate.tuples import counted, positions
+from penstock.operators.pieces import pieces as pieces_of
 
 _COUNTS = 1_001
 """The port of the pages that count each group's rows."""
 
-_PAIR = 256
-"""Bytes that giving one bin to one window takes besides its columns."""
+_NUMBERING = 256
+"""Bytes that numbering one row in its group takes besides its columns."""
+
+_PAIR, _COPIES = 256, 4
+"""Bytes that giving one bin to one window takes besides its columns, and how often those exist then."""
 
 
 class SlideByTupleAggregation(Aggregation):
@@ -47,10 +53,9 @@ class SlideByTupleAggregation(Aggregation):
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
         """A bin for every time of a group, with how many of its rows slide the window if their numbers tell."""
-        if self._window.by == "row-num" and rows.num_rows:
-            rows = rows.append_column(SLIDE, pa.array(self._defining(rows).astype(np.int64)))
-        for place, partials in self._entry.lift(port, rows, lambda times: times):
-            self._tables[place].add(partials)
+        for some in self._numbered(rows) if self._window.by == "row-num" else (rows,):
+            for place, partials in self._entry.lift(port, some, lambda times: times):
+                self._tables[place].add(partials)
         return iter(())
 
     def advance(self, port: int, bound: Time) -> Iterator[Out]:
@@ -61,8 +66,8 @@ class SlideByTupleAggregation(Aggregation):
         since, self._bound = self._bound, bound
         if told:
             sources = [Source(table, TIME_MIN, bound) for table in self._tables]
-            for piece in pieces(sources, self._budget):
-                yield from self._close(piece, since)
+            for piece in list(pieces([*sources, Source(self._counts)], self._budget)):
+                yield from self._close(piece, since, bound)
         self._forget()
 
     def state(self) -> State:
@@ -74,57 +79,72 @@ class SlideByTupleAggregation(Aggregation):
             for table in (*self._tables, self._counts):
                 table.clear()
         else:
-            first = int(self._windows.starts(np.array([self._bound]))[0])
+            first = self._reach(self._bound)
             for table in self._tables:
                 table.forget_below(first)
 
-    def _defining(self, rows: pa.RecordBatch) -> Mask:
-        """Which rows slide the window, by their own number or as they arrive in their group."""
+    def _numbered(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows, in pieces, with which of them slide the window, by their own number or as they arrive."""
         if self._window.row_num is not None:
             column = self._rows.column(rows, self._window.row_num)
-            numbers = numbers_of(column).astype(np.int64)
-            return self._windows.defining(numbers) & ~is_null(column)
+            yield _sliding(rows, self._windows.defining(numbers_of(column).astype(np.int64)) & ~is_null(column))
+            return
         counts = self._counts.lane
-        groups = [clean(self._rows.column(rows, name)) for name in counts.groups]
-        numbers = self._before(hashes_of(rows), groups, None) + positions(counts, rows, groups) + 1
-        self._counts.add(counts.lift(rows, self._rows, np.zeros(rows.num_rows, np.int64)))
-        return self._windows.defining(numbers)
+        for part in pieces_of(rows, self._budget, _NUMBERING):
+            with self._budget.hold(part.nbytes, "numbering rows"):
+                part = part.take(pa.array(np.argsort(hashes_of(part), kind="stable")))
+                for piece, mine in with_arrivals(pieces([Source(self._counts)], self._budget), part):
+                    if mine is None or not mine.num_rows:
+                        continue
+                    groups = [clean(self._rows.column(mine, name)) for name in counts.groups]
+                    numbers = self._before(hashes_of(mine), groups, piece) + positions(counts, mine, groups) + 1
+                    self._counts.add(counts.lift(mine, self._rows, np.zeros(mine.num_rows, np.int64)))
+                    yield _sliding(mine, self._windows.defining(numbers))
+            self._counts.tidy()
 
-    def _before(self, hashes: Hashes, groups: Sequence[pa.Array], piece: Piece | None) -> Indices:
+    def _before(self, hashes: Hashes, groups: Sequence[pa.Array], piece: Piece) -> Indices:
         """How many rows of each row's group were counted before."""
-        whole = piece or Piece(int(hashes.min()), int(hashes.max()))
-        known = folded([Source(self._counts)], whole, self._budget)
+        known = folded([Source(self._counts)], piece, self._budget)
         if not known.num_rows:
             return np.zeros(hashes.size, np.int64)
         found = self._counts.lane.look_up(known, hashes, groups)
         return np.where(found >= 0, counted(self._counts.lane, known)[found], 0)
 
-    def _close(self, piece: Piece, since: Time) -> Iterator[Out]:
-        tables = [folded([Source(table, TIME_MIN, self._bound)], piece, self._budget) for table in self._tables]
-        main = tables[0]
-        due = times_of(main) >= since
-        if not due.any():
+    def _close(self, piece: Piece, since: Time, until: Time) -> Iterator[Out]:
+        """The windows that end from `since` until before `until` come out, as many at a time as their bins fit."""
+        middle = None
+        if not fits([Source(table, self._reach(since), until) for table in self._tables], piece, self._budget):
+            middle = middle_of([Source(self._tables[0], since, until)], piece)
+        if middle is not None:
+            yield from self._close(piece, since, middle)
+            yield from self._close(piece, middle, until)
             return
-        with self._budget.hold(sum(cost(table) for table in tables) // 2, "bins of windows"):
-            slides = self._slides(main, due, piece)
-            ends = inside(main, due & (slides > 0))
-            lane = self._entry.lanes[0]
-            window_rows = lane.page_order(ends)
-            filled = [self._filled(place, table, window_rows) for place, table in enumerate(tables)]
-            often = slides[due & (slides > 0)]
-            for times in range(1, int(often.max(initial=0)) + 1):
-                yield from self._results.out(self._results.only(filled, often >= times), self._ends)
+        due = folded([Source(self._tables[0], since, until)], piece, self._budget)
+        with self._budget.hold(cost(due) // 2, "ends of windows"):
+            slides = self._slides(due, piece)
+            ends, often = inside(due, slides > 0), slides[slides > 0]
+            if not ends.num_rows:
+                return
+            for first, filled in self._windows_at(ends, piece):
+                mine = often[first : first + filled[0].num_rows]
+                with self._budget.hold(2 * sum(table.nbytes for table in filled), "results"):
+                    for times in range(1, int(mine.max()) + 1):
+                        yield from self._results.out(self._results.only(filled, mine >= times), self._ends)
 
-    def _slides(self, main: pa.RecordBatch, due: Mask, piece: Piece) -> Indices:
+    def _reach(self, time: Time) -> Time:
+        """The first moment that a window which ends at `time` holds."""
+        return int(self._windows.starts(np.array([time]))[0])
+
+    def _slides(self, main: pa.RecordBatch, piece: Piece) -> Indices:
         """How many windows end at each bin."""
         lane = self._entry.lanes[0]
         if self._window.by == "each":
-            return due.astype(np.int64)
+            return np.ones(main.num_rows, np.int64)
         if self._window.by == "row-num":
             part = next(part for part in lane.parts if part.name == "__slides")
             ending = part.function.lower(partial_columns(part, main), part.kind)
             return numbers_of(ending).astype(np.int64)
-        rows = np.where(due, counted(lane, main), 0)
+        rows = counted(lane, main)
         groups = [main.column(place) for place in lane.group_places]
         starts = _group_starts(main, groups)
         upto = np.cumsum(rows)
@@ -141,17 +161,50 @@ class SlideByTupleAggregation(Aggregation):
         counts = self._counts.lane
         batch = pa.RecordBatch.from_arrays([main.column(0), zeros, *groups, pa.array(rows)], schema=counts.schema)
         self._counts.add(counts.fold(inside(batch, rows > 0)))
+        self._counts.tidy()
 
-    def _filled(self, place: int, table: pa.RecordBatch, ends: pa.RecordBatch) -> pa.RecordBatch:
+    def _windows_at(self, ends: pa.RecordBatch, piece: Piece) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
+        """The windows at the bins `ends`, a table for each lane: some at a time, with where the first of them is."""
+        low, high = int(times_of(ends).min()), int(times_of(ends).max())
+        sources = [Source(table, self._reach(low), high + 1) for table in self._tables]
+        if low == high and not fits(sources, piece, self._budget):
+            yield 0, self._window_at(ends, piece, sources)
+            return
+        lanes = self._entry.lanes
+        bins = [lane.page_order(folded([s], piece, self._budget)) for lane, s in zip(lanes, sources, strict=True)]
+        with self._budget.hold(sum(cost(table) for table in bins) // 2, "bins of windows"):
+            starts = self._windows.starts(times_of(ends))
+            reaches = [
+                ranges(hashes_of(table), times_of(table), hashes_of(ends), starts, times_of(ends)) for table in bins
+            ]
+            each = [_COPIES * table.nbytes / table.num_rows + _PAIR for table in bins]
+            room = self._budget.room // 2
+            weights = sum((end - begin) * size for (begin, end), size in zip(reaches, each, strict=True))
+            for part in _cuts(np.asarray(weights), room):
+                yield (
+                    part.start,
+                    [
+                        self._filled(lane, table, ends[part], begin[part], end[part], max(1, int(room / size)))
+                        for lane, table, (begin, end), size in zip(lanes, bins, reaches, each, strict=True)
+                    ],
+                )
+
+    def _window_at(self, ends: pa.RecordBatch, piece: Piece, sources: Sequence[Source]) -> list[pa.RecordBatch]:
+        """The windows of one time, whose bins are too many to be there at once."""
+        lanes, time = self._entry.lanes, int(times_of(ends)[0])
+        whole = [
+            folded([source], piece, self._budget, partial(lane.renumbered, numbers=time))
+            for lane, source in zip(lanes, sources, strict=True)
+        ]
+        groups = [whole[0].column(place) for place in lanes[0].group_places]
+        return self._results.only(whole, lanes[0].look_up(ends, hashes_of(whole[0]), groups) >= 0)
+
+    def _filled(
+        self, lane: Lane, table: pa.RecordBatch, ends: pa.RecordBatch, begin: Indices, end: Indices, limit: int
+    ) -> pa.RecordBatch:
         """Each bin folded into the windows of its group that reach it: ``w - range < t <= w``."""
-        lane = self._entry.lanes[place]
-        table = lane.page_order(table)
-        low = times_of(table)
-        _, after = self._windows.wids(low)
-        begin, end = ranges(hashes_of(ends), times_of(ends), hashes_of(table), low, after - 1)
-        limit = max(1, int(self._budget.room // 4 / (4 * table.nbytes / table.num_rows + _PAIR)))
         done = table.slice(0, 0)
-        for bins, windows in expand(begin, end, limit):
+        for windows, bins in expand(begin, end, limit):
             with self._budget.hold(cost(table) * bins.size // table.num_rows + cost(done), "bins of windows"):
                 mine = self._same_group(lane, table, bins, ends, windows)
                 bins, windows = bins[mine], windows[mine]
@@ -169,6 +222,20 @@ class SlideByTupleAggregation(Aggregation):
     def _ends(self, main: pa.RecordBatch) -> tuple[Times, Times]:
         wids = times_of(main)
         return self._windows.starts(wids), self._windows.ends(wids)
+
+
+def _sliding(rows: pa.RecordBatch, slides: Mask) -> pa.RecordBatch:
+    return rows.append_column(SLIDE, pa.array(slides.astype(np.int64)))
+
+
+def _cuts(weights: npt.NDArray[np.float64], room: int) -> Iterator[slice]:
+    """Ranges of neighbours that weigh at most `room` together, but one at least."""
+    upto, first = np.cumsum(weights), 0
+    while first < weights.size:
+        most = room + (upto[first - 1] if first else 0)
+        last = max(first + 1, int(upto.searchsorted(most, "right")))
+        yield slice(first, last)
+        first = last
 
 
 def _group_starts(main: pa.RecordBatch, groups: Sequence[pa.Array]) -> Indices:
