@@ -189,7 +189,13 @@ def test_late_rows_say_which_windows_they_missed_as_in_process(spark, tmp_path):
     for ours, theirs in zip(found, expected, strict=True):
         assert theirs.table().num_rows > 3
         assert ours.table().schema.types == theirs.table().schema.types
-        assert multiset(ours.table()) == multiset(theirs.table())
+        assert multiset(numbered(ours.table())) == multiset(numbered(theirs.table()))
+
+
+def numbered(rows: pa.Table) -> pa.Table:
+    """Rows with days for dates, which Python has only up to the year 9999."""
+    days = [column.cast(pa.int32()) if pa.types.is_date(column.type) else column for column in rows.columns]
+    return pa.table(days, names=rows.column_names)
 
 
 START = datetime(2026, 1, 1)

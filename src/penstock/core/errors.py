@@ -214,6 +214,15 @@ class FlowError(PenstockError):
             f"Before the window write .select('*', 'cast({column} AS {wider}) AS wide'), and sum 'wide'."
         )
 
+    @classmethod
+    def in_aggregate(cls, name: str, column: str, step: str, cause: str) -> Self:
+        """A function of the user's own aggregate that raised an error, or gave something else than it must.
+
+        >>> print(FlowError.in_aggregate("p90", "x", "lower_partials", "ZeroDivisionError: division by zero"))
+        p90: lower_partials of the user-defined aggregate of 'x' failed: ZeroDivisionError: division by zero.
+        """
+        return cls(f"{name}: {step} of the user-defined aggregate of {column!r} failed: {cause.removesuffix('.')}.")
+
 
 class SinkError(FlowError):
     """A sink that could not take an epoch's rows; the error it raised is chained."""

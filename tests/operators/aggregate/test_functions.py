@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.errors import ConfigError
+from penstock import LocalFlow, ordered
+from penstock.core.errors import ConfigError, FlowError
 from penstock.operators.aggregate import spellings as pk
 from penstock.operators.aggregate.functions import Function, UserDefined
 from tests.aggregates import DOUBLED
@@ -147,3 +148,71 @@ def test_a_sketch_of_a_size_that_spark_has_not_is_refused(size):
     pytest.importorskip("datasketches")
     with pytest.raises(ConfigError, match=f"size={size} is not a size of sketch"):
         pk.approx_quantile("x", 0.5, size)
+
+
+def own(**steps: object) -> UserDefined:
+    """The sum of doubles, written by a user, with some steps written wrong."""
+    right = {
+        "lift_values": lambda x: (x.astype(np.float64),),
+        "combine_pairs": lambda a, b: (a[0] + b[0],),
+        "lower_partials": lambda p: p[0],
+        "subtract_pairs": lambda a, b: (a[0] - b[0],),
+    }
+    return UserDefined(column="x", partials=(("s", pa.float64()),), type=pa.float64(), **{**right, **steps})
+
+
+def fails(*_: object) -> None:
+    raise ZeroDivisionError("division by zero")
+
+
+@pytest.mark.parametrize(
+    ("steps", "cause", "message"),
+    [
+        (
+            {"lift_values": fails},
+            ZeroDivisionError,
+            "n: lift_values of the user-defined aggregate of 'x' failed: ZeroDi",
+        ),
+        (
+            {"combine_pairs": fails},
+            ZeroDivisionError,
+            "n: combine_pairs of .* failed: ZeroDivisionError: division by ze",
+        ),
+        (
+            {"lower_partials": fails},
+            ZeroDivisionError,
+            "n: lower_partials of .* failed: ZeroDivisionError: division by ",
+        ),
+        (
+            {"subtract_pairs": fails},
+            ZeroDivisionError,
+            "n: subtract_pairs of .* failed: ZeroDivisionError: division by ",
+        ),
+        (
+            {"lift_values": lambda x: (x, x)},
+            type(None),
+            "must return a tuple of 1, an array of 4 values for each of part",
+        ),
+        (
+            {"lift_values": lambda x: x.astype(float)},
+            type(None),
+            r"an array of 4 values .*, not one value, one value, one",
+        ),
+        (
+            {"combine_pairs": lambda a, b: (a[0][:0],)},
+            type(None),
+            "combine_pairs .* must return a tuple .* not an array",
+        ),
+        ({"lower_partials": lambda p: 5}, type(None), "lower_partials .* an array of .* results.* not one value"),
+        ({"lower_partials": lambda p: p[0].astype(str)}, (pa.ArrowException, ValueError), "lower_partials .* failed: "),
+    ],
+)
+def test_an_error_in_a_user_defined_aggregate_names_it_and_the_step(steps, cause, message):
+    flow = LocalFlow()
+    rows = [pa.table({"t": [1, 1, 2, 3], "x": [1, 2, 3, 4]}), pa.table({"t": [9, 15], "x": [5, 6]})]
+    method = "differential" if "subtract_pairs" in steps else "wid"
+    windows = flow.source(rows, time="t", progress=ordered()).window(range=8, slide=2)
+    windows.agg(m=pk.count(), n=own(**steps), method=method).to_memory()
+    with pytest.raises(FlowError, match=message) as failed:
+        flow.run()
+    assert isinstance(failed.value.__cause__, cause)

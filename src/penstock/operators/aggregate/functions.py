@@ -9,7 +9,8 @@ Nulls are left out, as Spark does: a count of none is 0, everything else of none
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, Protocol, cast
@@ -23,6 +24,7 @@ from penstock.core.errors import ConfigError
 from penstock.core.rows import Indices
 from penstock.core.time import Times
 from penstock.kernels.segments import (
+    Mask,
     Parts,
     Words,
     all_of,
@@ -143,6 +145,14 @@ class Count:
     def subtract(self, whole: Columns, part: Columns) -> Columns:
         """Subtract."""
         return (pc.subtract(whole[0], part[0]),)
+
+
+class OwnError(Exception):
+    """A function of a user's own aggregate failed; what it raised, if anything, is the cause."""
+
+    def __init__(self, step: str, said: str) -> None:
+        super().__init__(step, said)
+        self.step, self.said = step, said
 
 
 class TooLargeError(Exception):
@@ -447,10 +457,10 @@ class UserDefined:
     def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
         """Lift the values that are there; a segment of none gets a partial that counts for nothing."""
         there = np.flatnonzero(~is_null(values))
-        lifted = self.lift_values(numbers_of(values)[there])
+        lifted = self._parts("lift_values", there.size, numbers_of(values)[there])
         counts = np.ones(there.size, np.int64)
         segment = np.searchsorted(starts, there, side="right") - 1
-        return self._spread(tuple(lifted), counts, segment, starts.size)
+        return self._spread(lifted, counts, segment, starts.size)
 
     def combine(self, partials: Columns, starts: Indices) -> Columns:
         """Combine those that count."""
@@ -463,12 +473,12 @@ class UserDefined:
     def _spread(self, parts: Parts, counts: npt.NDArray[np.int64], segment: Indices, segments: int) -> Columns:
         """One partial for each of so many segments, made from those that are there."""
         full, starts = np.unique(segment, return_index=True)
-        reduced = reduce_pairs(parts, starts, self.combine_pairs) if full.size else parts
+        reduced = reduce_pairs(parts, starts, self._combined) if full.size else parts
         columns = []
         for part, (_, kind) in zip(reduced, self.partials, strict=True):
             whole = np.zeros(segments, part.dtype)
             whole[full] = part
-            columns.append(as_column(whole, kind))
+            columns.append(_declared("lift_values, or combine_pairs,", whole, kind))
         total = np.zeros(segments, np.int64)
         if full.size:
             total[full] = np.add.reduceat(counts, starts)
@@ -477,8 +487,13 @@ class UserDefined:
     def lower(self, partials: Columns, kind: pa.DataType) -> pa.Array:
         """Lower all, and leave those of nothing null."""
         counts = numbers_of(partials[-1])
-        lowered = self.lower_partials(tuple(numbers_of(part) for part in partials[:-1]))
-        return as_column(lowered, self.type, counts == 0)
+        parts = tuple(numbers_of(part) for part in partials[:-1])
+        with _told("lower_partials"):
+            lowered = np.asarray(self.lower_partials(parts))
+        if lowered.shape != counts.shape:
+            wanted = f"an array of {counts.size:,} results, one for each of its partials"
+            raise OwnError("lower_partials", f"it must return {wanted}, not {_shape(lowered)}")
+        return _declared("lower_partials", lowered, self.type, counts == 0)
 
     def subtracts(self, kind: pa.DataType) -> bool:
         """If it was said how."""
@@ -488,9 +503,41 @@ class UserDefined:
         """As declared."""
         assert self.subtract_pairs is not None
         both = (tuple(numbers_of(column) for column in side[:-1]) for side in (whole, part))
-        left = self.subtract_pairs(*both)
-        kept = [as_column(column, kind) for column, (_, kind) in zip(left, self.partials, strict=True)]
+        left = self._parts("subtract_pairs", len(whole[-1]), *both)
+        kept = [_declared("subtract_pairs", c, kind) for c, (_, kind) in zip(left, self.partials, strict=True)]
         return *kept, pc.subtract(whole[-1], part[-1])
+
+    def _combined(self, some: Parts, others: Parts) -> Parts:
+        return self._parts("combine_pairs", some[0].size, some, others)
+
+    def _parts(self, step: str, rows: int, *given: object) -> Parts:
+        """The partials that one of the user's functions makes of so many rows."""
+        with _told(step):
+            made = tuple(np.asarray(part) for part in getattr(self, step)(*given))
+        if [part.shape for part in made] != [(rows,)] * len(self.partials):
+            wanted = f"a tuple of {len(self.partials)}, an array of {rows:,} values for each of partials="
+            raise OwnError(step, f"it must return {wanted}, not {', '.join(map(_shape, made)) or 'nothing'}")
+        return made
+
+
+@contextmanager
+def _told(step: str) -> Iterator[None]:
+    """Tell in which of the user's functions an error came up."""
+    try:
+        yield
+    except Exception as error:
+        said = str(error).strip()
+        raise OwnError(step, f"{type(error).__name__}: {said}" if said else type(error).__name__) from error
+
+
+def _declared(step: str, values: npt.NDArray[np.generic], kind: pa.DataType, missing: Mask | None = None) -> pa.Array:
+    """What a user's function has returned, in the type that was declared for it."""
+    with _told(step):
+        return as_column(values, kind, missing)
+
+
+def _shape(values: npt.NDArray[np.generic]) -> str:
+    return f"an array of {' × '.join(f'{size:,}' for size in values.shape)}" if values.shape else "one value"
 
 
 def _in_words(kind: pa.DataType) -> bool:

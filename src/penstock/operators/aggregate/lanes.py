@@ -8,7 +8,8 @@ same numbers and groups, so that they line up when results are made.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.core.errors import FlowError
 from penstock.core.rows import HASH, MOMENT, SLIDE, TIME, Hashes, Indices, RowType, hashes_of, times_of
 from penstock.core.time import Times
 from penstock.core.windows import Wids
 from penstock.kernels.equal import same
 from penstock.kernels.segments import Codes, codes_of, sorted_by, starts_of
-from penstock.operators.aggregate.functions import Columns, Count, Function
+from penstock.operators.aggregate.functions import Columns, Count, Function, OwnError
 
 VALUE = "__value"
 """What a value lane calls its values."""
@@ -39,6 +41,16 @@ class Part:
     kind: pa.DataType
     first: int
     last: int
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Say of which result a function was that failed, if it is the user's own."""
+        try:
+            yield
+        except OwnError as failed:
+            raise FlowError.in_aggregate(
+                self.name, str(self.function.column), failed.step, failed.said
+            ) from failed.__cause__
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +110,8 @@ class Lane:
             if name is not None and name not in taken:
                 taken[name] = kind.column(rows, name).take(places)
             values = taken[name] if name is not None else pa.nulls(0)
-            columns += part.function.lift(values, times, starts)
+            with part.telling():
+                columns += part.function.lift(values, times, starts)
         return self._batch(columns)
 
     def fold(self, partials: pa.RecordBatch) -> pa.RecordBatch:
@@ -115,7 +128,8 @@ class Lane:
         columns = [partials.column(place).take(firsts) for place in range(self.key_places.stop)]
         for part in self.parts:
             mine = tuple(partials.column(place) for place in range(part.first, part.last))
-            columns += part.function.combine(mine, starts)
+            with part.telling():
+                columns += part.function.combine(mine, starts)
         return self._batch(columns)
 
     def subtract(self, whole: pa.RecordBatch, part: pa.RecordBatch) -> pa.RecordBatch:
@@ -134,7 +148,8 @@ class Lane:
         columns = list(less[0].columns)
         for piece in self.parts:
             sides = [tuple(side.column(n) for n in range(piece.first, piece.last)) for side in less]
-            columns[piece.first : piece.last] = piece.function.subtract(sides[0], sides[1])
+            with piece.telling():
+                columns[piece.first : piece.last] = piece.function.subtract(sides[0], sides[1])
         left = self._batch(columns)
         kept = left.filter(pc.greater(left.column(self.parts[0].first), 0))
         return self.fold(pa.concat_batches([both.take(pa.array(order[missed])), kept]))

@@ -139,7 +139,8 @@ class Results:
     def _lowered(self, part: Part, main: pa.RecordBatch, window: Sequence[pa.Array]) -> pa.Array:
         """The results of one function; `window` are the columns that say of what."""
         try:
-            return part.function.lower(partial_columns(part, main), part.kind)
+            with part.telling():
+                return part.function.lower(partial_columns(part, main), part.kind)
         except TooLargeError as error:
             named = zip(self._schema.names, window, strict=False)
             where = ", ".join(f"{name}={_shown(column[error.row])}" for name, column in named)
