@@ -309,6 +309,12 @@ def test_two_sinks_of_one_path_are_refused(orders, tmp_path):
     [
         ({"max_age": -5}, r"max_age=-5 is negative, .* Write how long rows may wait, as in '10 s', or 0"),
         ({"max_age": "-5 s"}, r"max_age='-5 s' is negative"),
+        (
+            {"max_age": 0, "method": "hybridjoin"},
+            r"max_age=0 says that no row may wait, but method=.* Write how long, as",
+        ),
+        ({"max_age": "0 s", "method": "meshjoin"}, r"max_age=0 says that no row may wait, but method=.* method='auto'"),
+        ({"max_age": 0, "shed": "considering"}, r"but shed='considering' lets rows wait.* or shed='none'"),
         ({"shed": None}, r"shed=None is not a way to shed load\. Write shed='considering', .* or pk\.Shedding\("),
         ({"shed": True}, r"shed=True is not a way to shed load"),
         ({"shed": pk.Shedding("keep", to=5)}, r"to=5 is not a folder for what is put aside\. Write its path or URI"),

@@ -80,6 +80,7 @@ def test_a_query_over_updates_is_refused_where_it_names_them(flow, rows):
 
 def test_a_lookup_answers_updates_one_by_one_unless_rows_may_wait(flow, updates):
     out = updates.lookup(NAMES, on="k").to_memory()
+    assert updates.lookup(NAMES, on="k", suffix="_at_once", max_age=0)
     for waiting in ({"max_age": 10}, {"shed": "considering"}, {"method": "meshjoin"}):
         with refused("lets rows wait (method=, max_age=, shed=), so an update could leave it after the final result"):
             updates.lookup(NAMES, on="k", **waiting)

@@ -446,3 +446,15 @@ def test_a_stream_that_has_lost_its_time_can_be_looked_up_again_by_every_method(
     keys = sorted(k for rows in epochs for k in rows["k"].to_pylist() if k < 500 and k % 2 == 0)
     assert sorted(out.table()["k"].to_pylist()) == keys
     assert out.table()["region"].to_pylist() == [f"region {k}" for k in out.table()["k"].to_pylist()]
+
+
+def test_no_age_at_all_means_that_no_row_waits():
+    epochs = orders(3)
+    for age in (0, "0 s"):
+        flow = pk.LocalFlow()
+        source = flow.source(epochs, time="t", progress=pk.ordered())
+        out = source.lookup(CUSTOMERS, on="k", how="left", freshness="latest", max_age=age).to_memory()
+        query = LocalQuery(flow)
+        for number, table in enumerate(epochs):
+            query.epoch(dict.fromkeys(query._tracks, table))
+            assert out.table().num_rows == 200 * (number + 1)

@@ -43,7 +43,7 @@ from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, Wind
 from penstock.operators.aggregate.config import Method as AggregateMethod
 from penstock.operators.aggregate.functions import Count
 from penstock.operators.aggregate.methods import Buffering
-from penstock.operators.lookup import LookupJoin, LookupMethod, Stages
+from penstock.operators.lookup import LookupJoin, LookupMethod, Stages, lookup_method_name
 from penstock.operators.lookup.config import LookupHow, check_names, in_order_of
 from penstock.operators.lookup.methods import MethodName
 from penstock.operators.lookup.shedding import Shed, Shedding
@@ -441,8 +441,9 @@ class Stream(Outlets):
         Arrow table, or on Spark any batch DataFrame. `how`: inner, or left to keep rows that find nothing.
         `freshness`: the table as it was when the flow first started (``"snapshot"``), or as it is in each epoch
         (``"latest"``). `memory`: how much of the flow's memory to use. `max_age`: how long, in event time, a row may
-        wait for others that need the same part of the table. `shed`: what becomes of rows that arrive faster than they
-        can be answered; ``"considering"`` puts those aside for later that share their reads with the fewest.
+        wait for others that need the same part of the table; 0 for not at all. `shed`: what becomes of rows that arrive
+        faster than they can be answered; ``"considering"`` puts those aside for later that share their reads with the
+        fewest.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -471,7 +472,10 @@ class Stream(Outlets):
         keys = in_order_of(source.keys, keys)
         types = (RowType(_as_keys(node.columns, keys, source.columns), tuple(ours for ours, _ in keys), node.time),)
         age = None if max_age is None else _age(max_age)
-        config = LookupJoin(source, keys, how, method, suffix, age, node.unit, shed=aside)
+        waits = None if age is None or not age.amount else age
+        config = LookupJoin(source, keys, how, method, suffix, waits, node.unit, shed=aside)
+        if age != waits and config.defers:
+            raise ConfigError(_must_not_wait(config))
         made = LookupNode(
             columns=config.output(types),
             time=node.time,
@@ -872,6 +876,15 @@ def _age(max_age: DurationLike) -> Duration:
             f"wait, as in '10 s', or 0."
         )
     return age
+
+
+def _must_not_wait(config: LookupJoin) -> str:
+    shed = config.shed
+    waits = f"shed={shed.policy!r}" if shed.on else f"method={lookup_method_name(config.method)!r}"
+    instead = "shed='none'" if shed.on else "method='auto'"
+    return (
+        f"max_age=0 says that no row may wait, but {waits} lets rows wait. Write how long, as in '10 s', or {instead}."
+    )
 
 
 def _as_keys(columns: pa.Schema, keys: tuple[tuple[str, str], ...], table: pa.Schema) -> pa.Schema:
