@@ -109,6 +109,7 @@ def test_memory_must_be_a_size(memory):
         ({"how": "full", "time": "left"}, r"unmatched rows of how='full'\. Write one of latest, earliest\.$"),
         ({"how": "left", "time": "right"}, r"time='right' would be null for unmatched rows of how='left'\. Write"),
         ({"time": "middle"}, r"time='middle'"),
+        ({"suffix": 5}, r"suffix=5 is not text\. Write what to append to a name that is taken, as '_right'"),
         ({"suffix": ""}, r"The right column 't' would be called 't', which is taken\. Rename it with \.select"),
         ({"within": pk.band("5 s", "5 s")}, r"before=5 s is real time, but the time column is an integer"),
         ({"within": pk.band(0, 1, ends="()")}, r"can match nothing: both ends are open and nothing lies between them"),
@@ -256,11 +257,12 @@ def test_a_dictionary_is_compared_as_what_it_stands_for(left, right, expected):
     assert common_key(field(left), field(right)) == expected
 
 
-def test_a_dictionary_is_looked_up_in_plain_keys_only(flow):
+def test_keys_are_not_looked_up_in_a_dictionary_that_has_no_room_for_them(flow):
     words = pa.array(["a", "b"]).dictionary_encode()
     stream = flow.source(pa.table({"k": words, "t": [0, 1]}), time="t", name="words")
-    with pytest.raises(ConfigError, match=r"on='k' is dictionary<.*, but the table's key 'k' is .* Cast one of them"):
-        stream.lookup(pa.table({"k": words}), on="k")
+    narrow = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["a", "b"]))
+    with pytest.raises(ConfigError, match=r"on='k' is dictionary<.*, but the table's key 'k' is .* key to string\."):
+        stream.lookup(pa.table({"k": narrow}), on="k")
 
 
 def test_dictionaries_of_other_values_are_refused():
@@ -321,6 +323,7 @@ def test_two_sinks_of_one_path_are_refused(orders, tmp_path):
         ({"on": None}, r"on=None names no columns\. Write on='order_id', a list .*, or on={'ours': 'theirs'}"),
         ({"method": ["inlj"]}, r"method=\['inlj'\] is not the name of a method\. Write one of auto, broadcast"),
         ({"name": 5}, r"name=5 is not text\. Write a name in quotes"),
+        ({"suffix": 5}, r"suffix=5 is not text\. Write what to append to a name that is taken, as '_right'"),
         ({"table": "ftp://x/y"}, r"'ftp://x/y' is in no file system that pyarrow knows .* Write a path, or a URI"),
     ],
 )
@@ -353,6 +356,24 @@ def test_a_table_with_two_columns_of_one_name_is_refused(orders):
     table = pa.table([[1], [2], [3]], names=["order_id", "v", "v"])
     with pytest.raises(ConfigError, match=r"The table has 2 columns 'v', .* Rename all but one in the table"):
         orders.lookup(table, on="order_id")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"foo": 5}, r"foo= does not lay out a page table\. Write one of by, partition, partition_rows, page, columns"),
+        ({"keys": 5}, r"keys=5 names no column\. Write keys='id', or a list of columns"),
+        ({"keys": []}, r"keys=\[\] names no column"),
+    ],
+)
+def test_a_page_table_that_makes_no_sense_is_refused(tmp_path, arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        pk.write_page_table(ROWS, str(tmp_path / "table"), **{"keys": "order_id", **arguments})
+
+
+def test_duplicates_by_what_is_no_column_are_refused(orders):
+    with pytest.raises(ConfigError, match=r"on=5 names no column\. Write on='id', or leave it out"):
+        orders.distinct(on=5)
 
 
 def test_a_lookup_in_pages_is_planned_by_key_without_a_cache_before_anything_is_measured(tmp_path):

@@ -272,7 +272,10 @@ def test_odd_texts_are_refused_as_such(call, text):
             lambda flow, s: s.window(range=5).agg(n=pk.sum(5)),
             r"^n=5 is not a column of this stream\. Its columns are: ",
         ),
-        (lambda flow, s: flow.source(ROWS, time="t", progress=pk.punctuated(5)), r"^punctuated=5 is not a column of "),
+        (
+            lambda flow, s: flow.source(ROWS, time="t", progress=pk.punctuated(5)),
+            r"^column=5 is not the name of a column",
+        ),
     ],
 )
 def test_what_is_no_column_is_refused_with_the_columns_there_are(call, message):

@@ -365,11 +365,17 @@ def test_a_key_of_any_kind_finds_its_row(keys, method):
     ]
 
 
-@pytest.mark.parametrize("encoded", ["stream", "table"])
-def test_a_dictionary_finds_plain_keys_and_plain_keys_a_dictionary_and_its_nulls_nothing(encoded):
+@pytest.mark.parametrize(
+    "encoded",
+    [{"stream": pa.int32()}, {"stream": pa.int8()}, {"table": pa.int32()}]
+    + [{"stream": kind, "table": pa.int32()} for kind in (pa.int8(), pa.int32(), pa.int64())],
+)
+def test_a_dictionary_finds_plain_keys_and_dictionaries_and_its_nulls_nothing(encoded):
     plain = pa.array(["a", "b", None])
-    dictionary = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int32()), plain)
-    keys = {"stream": plain, "table": plain, encoded: dictionary}
+    dictionaries = {
+        side: pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], kind), plain) for side, kind in encoded.items()
+    }
+    keys = {"stream": plain, "table": plain, **dictionaries}
     flow = pk.LocalFlow()
     source = flow.source(pa.table({"k": keys["stream"], "t": [0, 1, 2]}), time="t")
     out = source.lookup(pa.table({"k": keys["table"], "v": [10, 11, 12]}), on="k").to_memory()

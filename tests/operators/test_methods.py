@@ -74,13 +74,13 @@ def test_a_fraction_beyond_0_or_1_is_refused(kind, name, value):
     [(Ewj, "refresh"), (AhEwj, "refresh"), (AhEwj, "partitions"), (AhEwj, "train"), (Rpwj, "partitions")],
 )
 def test_a_count_below_one_is_refused(kind, name):
-    with pytest.raises(ConfigError, match=rf"^{name}=0 is too few\. Write 1 or more\.$"):
+    with pytest.raises(ConfigError, match=rf"^{name}=0 is not a whole number from 1 up\. Write 1 or more\.$"):
         kind(**{name: 0})
 
 
 @pytest.mark.parametrize(("kind", "name"), [(Ewj, "gain"), (AhEwj, "gain"), (Rpwj, "access_time"), (Rpwj, "low_mark")])
 def test_less_than_nothing_is_refused(kind, name):
-    with pytest.raises(ConfigError, match=rf"^{name}=-1 is negative\. Write 0 or more\.$"):
+    with pytest.raises(ConfigError, match=rf"^{name}=-1 is not a number from 0 up\. Write 0 or more\.$"):
         kind(**{name: -1})
 
 
@@ -200,3 +200,21 @@ def test_only_methods_that_put_joins_off_defer():
         for method in ("auto", "oa", "ewj", Ewj(), "ah_ewj", "rpwj", Rpwj(), "opob", "opib", "global_order")
     ]
     assert defers == [False, False, True, True, True, True, True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "message"),
+    [
+        (Ewj, {"memory": "1 MB"}, "memory='1 MB' is no size. Write bytes, 1 or more."),
+        (Ewj, {"memory": 1.5}, "memory=1.5 is no size. Write bytes, 1 or more."),
+        (Ewj, {"probe": "a"}, "probe='a' is not a fraction. Write a number from 0 to 1."),
+        (AhEwj, {"partitions": "a"}, "partitions='a' is not a whole number from 1 up. Write 1 or more."),
+        (AhEwj, {"gain": None}, "gain=None is not a number from 0 up. Write 0 or more."),
+        (AhEwj, {"recent": "a"}, "recent='a', frequent=0.15, invalidation=0.15 are not parts of one memory."),
+        (Rpwj, {"read_rate": "20 MB"}, "read_rate='20 MB' reads nothing. Write bytes per second, above 0."),
+    ],
+)
+def test_what_is_no_number_is_refused_as_such(method, arguments, message):
+    with pytest.raises(ConfigError) as refused:
+        method(**arguments)
+    assert str(refused.value).startswith(message)

@@ -18,7 +18,7 @@ def common_key(left: pa.Field, right: pa.Field) -> pa.DataType:
     """
     for field in (left, right):
         _check_comparable(field)
-    ours, theirs = _values(left.type), _values(right.type)
+    ours, theirs = values_of(left.type), values_of(right.type)
     if ours == theirs:
         return right.type if _can_become(left.type, right.type) else theirs
     for family in (_INTEGERS, _FLOATS):
@@ -35,7 +35,8 @@ def common_key(left: pa.Field, right: pa.Field) -> pa.DataType:
     )
 
 
-def _values(kind: pa.DataType) -> pa.DataType:
+def values_of(kind: pa.DataType) -> pa.DataType:
+    """What a dictionary stands for; any other type as it is."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 

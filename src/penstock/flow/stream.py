@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from numbers import Integral
@@ -36,7 +36,7 @@ from penstock.flow.graph import (
     sources_of,
 )
 from penstock.flow.groups import check_progress, closes_groups, statements_for
-from penstock.flow.keys import common_key
+from penstock.flow.keys import common_key, values_of
 from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
 from penstock.kernels.hashing import can_hash
 from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, WindowAggregate
@@ -684,9 +684,10 @@ def _check_alike(nodes: Sequence[Node], what: str) -> None:
 
 def _distinct_keys(node: Node, on: str | Sequence[str] | None, within: DurationLike | None) -> tuple[str, ...]:
     """The columns whose values make rows duplicates, but for the time column: it is compared anyway."""
-    asked = tuple(node.columns.names) if on is None else (on,) if isinstance(on, str) else tuple(on)
-    if on is not None and not asked:
-        raise ConfigError("on=[] names no column. Write on='id', or leave it out to compare whole rows.")
+    named = (on,) if isinstance(on, str) else tuple(on) if isinstance(on, Iterable) else ()
+    if on is not None and not named:
+        raise ConfigError(f"on={on!r} names no column. Write on='id', or leave it out to compare whole rows.")
+    asked = named or tuple(node.columns.names)
     held = set(node.columns.names)
     for column in asked:
         if column not in held:
@@ -890,12 +891,16 @@ def _must_not_wait(config: LookupJoin) -> str:
 def _as_keys(columns: pa.Schema, keys: tuple[tuple[str, str], ...], table: pa.Schema) -> pa.Schema:
     """A stream's columns with keys of the types that the table has."""
     for ours, theirs in keys:
-        kind = common_key(columns.field(ours), table.field(theirs))
-        if kind != table.field(theirs).type:
+        own, key = columns.field(ours), table.field(theirs)
+        # A dictionary is decoded before it is cast: then it may become another, or the same with other values.
+        kind = common_key(own.with_type(values_of(own.type)), key)
+        if kind != key.type:
+            instead = f"Cast one of them: .select('*', 'CAST({ours} AS …) AS …')."
+            if pa.types.is_dictionary(key.type):
+                instead = f"Cast the table's key to {key.type.value_type}."
             raise ConfigError(
-                f"on={ours!r} is {columns.field(ours).type}, but the table's key {theirs!r} is "
-                f"{table.field(theirs).type}, and some of the stream's keys do not fit that. "
-                f"Cast one of them: .select('*', 'CAST({ours} AS …) AS …')."
+                f"on={ours!r} is {own.type}, but the table's key {theirs!r} is {key.type}, and some of the stream's "
+                f"keys do not fit that. {instead}"
             )
         place = columns.get_field_index(ours)
         columns = columns.set(place, columns.field(place).with_type(kind))

@@ -618,6 +618,10 @@ def _feeds(node: OperatorNode, operators: Sequence[OperatorNode]) -> bool:
 def _routed(node: OperatorNode, port: int, rows: pa.Table, shards: int, before: Time) -> list[pa.RecordBatch]:
     """The rows of a port by shard. Rows that have lost their event time enter at the port's bound."""
     types = node.types[port]
+    for key in types.keys:
+        kind, held = types.columns.field(key).type, rows.schema.field(key).type
+        if pa.types.is_dictionary(kind) and pa.types.is_dictionary(held):
+            rows = rows.set_column(rows.schema.get_field_index(key), key, rows.column(key).cast(held.value_type))
     cast = rows.select([*types.columns.names, TIME]).cast(types.columns.append(pa.field(TIME, pa.int64())))
     keys = [cast.column(key).combine_chunks() for key in types.keys]
     hashes = hash_keys(keys) if keys else np.zeros(cast.num_rows, np.uint64)

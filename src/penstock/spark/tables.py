@@ -102,6 +102,9 @@ def settled_on_spark(node: LookupNode, folder: str, memory: int) -> TableSource:
     return write_pages(table.frame, folder, table.keys, memory=memory)
 
 
+_LAYOUT = ("by", "partition", "partition_rows", "page")
+
+
 def write_page_table(
     rows: Any, uri: str, keys: str | Sequence[str], *, memory: str | int = "256 MB", **layout: Any
 ) -> PageTable:
@@ -113,7 +116,13 @@ def write_page_table(
     >>> write_page_table(pa.table({"id": [1, 2]}), tempfile.mkdtemp(), keys="id").open().size.rows
     2
     """
-    names = [keys] if isinstance(keys, str) else list(keys)
+    names = [keys] if isinstance(keys, str) else list(keys) if isinstance(keys, Iterable) else []
+    if not names:
+        raise ConfigError(f"keys={keys!r} names no column. Write keys='id', or a list of columns.")
+    known = _LAYOUT if isinstance(rows, DataFrame) else (*_LAYOUT, "columns")
+    for name in layout:
+        if name not in known:
+            raise ConfigError(f"{name}= does not lay out a page table. Write one of {', '.join(known)}.")
     if isinstance(rows, DataFrame):
         return write_pages(rows, uri, names, memory, **layout)
     if isinstance(rows, pa.Table | pa.RecordBatch):

@@ -137,7 +137,16 @@ def test_a_column_of_the_wrong_type_is_refused(function, kind, message):
         function.check("n", kind)
 
 
-@pytest.mark.parametrize("build", [lambda: pk.quantile("x", 1.5), lambda: pk.heavy_hitters("x", 0)])
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: pk.quantile("x", 1.5),
+        lambda: pk.quantile("x", "a"),
+        lambda: pk.heavy_hitters("x", 0),
+        lambda: pk.heavy_hitters("x", None),
+        lambda: pk.approx_quantile("x", "a"),
+    ],
+)
 def test_a_share_that_is_none_is_refused(build):
     with pytest.raises(ConfigError, match="is not a share"):
         build()

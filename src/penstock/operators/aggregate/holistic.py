@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.core.checks import is_number
 from penstock.core.errors import ConfigError
 from penstock.core.rows import TIME, Indices
 from penstock.kernels.segments import Codes, as_column, is_null, least_of, numbers_of, segment_of
@@ -79,7 +80,7 @@ class Quantile:
     share: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.share <= 1:
+        if not is_number(self.share) or not 0 <= self.share <= 1:
             raise ConfigError(f"quantile={self.share!r} is not a share. Write a number from 0 to 1, as 0.99.")
 
     @property
@@ -147,7 +148,7 @@ class HeavyHitters:
     share: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
+        if not is_number(self.share) or not 0 < self.share <= 1:
             raise ConfigError(f"share={self.share!r} is not a share of rows. Write a number up to 1, as 0.05 for 5 %.")
 
     @property

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.checks import is_number, is_whole
 from penstock.core.errors import ConfigError
 from penstock.core.rows import Indices
 from penstock.core.time import Times
@@ -35,8 +36,8 @@ class ApproxCountDistinct:
     precision: int = 12
 
     def __post_init__(self) -> None:
-        if not 4 <= self.precision <= 21:
-            raise ConfigError(f"precision={self.precision} is not a size of sketch. Write 4 to 21; 12 is Spark's.")
+        if not is_whole(self.precision) or not 4 <= self.precision <= 21:
+            raise ConfigError(f"precision={self.precision!r} is not a size of sketch. Write 4 to 21; 12 is Spark's.")
         _datasketches()
 
     def check(self, name: str, kind: pa.DataType) -> None:
@@ -114,10 +115,10 @@ class ApproxQuantile:
     size: int = 200
 
     def __post_init__(self) -> None:
-        if not 0 <= self.share <= 1:
+        if not is_number(self.share) or not 0 <= self.share <= 1:
             raise ConfigError(f"quantile={self.share!r} is not a share. Write a number from 0 to 1, as 0.99.")
-        if not 8 <= self.size <= 65_535:
-            raise ConfigError(f"size={self.size} is not a size of sketch. Write 8 to 65535; 200 is Spark's.")
+        if not is_whole(self.size) or not 8 <= self.size <= 65_535:
+            raise ConfigError(f"size={self.size!r} is not a size of sketch. Write 8 to 65535; 200 is Spark's.")
         _datasketches()
 
     def check(self, name: str, kind: pa.DataType) -> None:

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 import pyarrow as pa
 
 from penstock.core.budget import Budget
+from penstock.core.checks import check_suffix
 from penstock.core.durations import Duration, TimeUnit
 from penstock.core.errors import ConfigError
 from penstock.core.master import TableSource
@@ -61,6 +62,7 @@ class LookupJoin:
         if in_order_of(self.table.keys, self.on) != self.on:
             raise ConfigError(f"on={self.on} must name the table's keys in their order, {', '.join(self.table.keys)}.")
         check_names(self.table.columns.names)
+        check_suffix(self.suffix)
         read_stages(self.method)
         if self.quota is not None and self.quota < 0:
             raise ConfigError(f"quota={self.quota} is no number of reads. Write 0 or more.")

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.budget import Budget
+from penstock.core.checks import check_suffix
 from penstock.core.durations import Duration, TimeUnit
 from penstock.core.errors import ConfigError, StateError
 from penstock.core.meter import Meter
@@ -107,6 +108,7 @@ class WindowJoin:
                 f"method={self.method!r} is for inner joins only, but how={self.how!r}. "
                 f"Write method='oa', which does every kind of join, or how='inner'."
             )
+        check_suffix(self.suffix)
         self.within.reach(self.unit)
         check_durations(self.method, self.unit)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
+from penstock.core.checks import is_number, is_whole
 from penstock.core.durations import Duration, DurationLike, TimeUnit
 from penstock.core.errors import ConfigError
 
@@ -41,8 +42,8 @@ class Segments:
     def __post_init__(self) -> None:
         for field in fields(Segments):
             value = getattr(self, field.name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{field.name}={value} is no size. Write bytes, 1 or more.")
+            if value is not None and (not is_whole(value) or value < 1):
+                raise ConfigError(f"{field.name}={value!r} is no size. Write bytes, 1 or more.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +151,8 @@ class Rpwj(Segments):
         _check_fraction(flush=self.flush, decay=self.decay)
         _check_count(partitions=self.partitions, read_memory=self.read_memory)
         _check_not_negative(access_time=self.access_time, low_mark=self.low_mark, high_mark=self.high_mark)
-        if self.read_rate <= 0:
-            raise ConfigError(f"read_rate={self.read_rate} reads nothing. Write bytes per second, above 0.")
+        if not is_number(self.read_rate) or self.read_rate <= 0:
+            raise ConfigError(f"read_rate={self.read_rate!r} reads nothing. Write bytes per second, above 0.")
         if self.slide is not None and Duration.of(self.slide, "slide").amount <= 0:
             raise ConfigError(f"slide={self.slide!r} does not move. Write how often rows may leave, above 0.")
 
@@ -213,26 +214,26 @@ def parameters(method: str | Deferring) -> Deferring:
 
 
 def _check_parts(*parts: float) -> None:
-    if min(parts) < 0 or parts[0] <= 0 or abs(sum(parts) - 1) > 1e-9:
+    if not all(map(is_number, parts)) or min(parts) < 0 or parts[0] <= 0 or abs(sum(parts) - 1) > 1e-9:
         raise ConfigError(
-            f"recent={parts[0]}, frequent={parts[1]}, invalidation={parts[2]} are not parts of one memory. "
+            f"recent={parts[0]!r}, frequent={parts[1]!r}, invalidation={parts[2]!r} are not parts of one memory. "
             f"Write fractions that add up to 1, recent above 0."
         )
 
 
 def _check_fraction(**fractions: float) -> None:
     for name, value in fractions.items():
-        if not 0 <= value <= 1:
-            raise ConfigError(f"{name}={value} is not a fraction. Write a number from 0 to 1.")
+        if not is_number(value) or not 0 <= value <= 1:
+            raise ConfigError(f"{name}={value!r} is not a fraction. Write a number from 0 to 1.")
 
 
 def _check_count(**counts: int) -> None:
     for name, value in counts.items():
-        if value < 1:
-            raise ConfigError(f"{name}={value} is too few. Write 1 or more.")
+        if not is_whole(value) or value < 1:
+            raise ConfigError(f"{name}={value!r} is not a whole number from 1 up. Write 1 or more.")
 
 
 def _check_not_negative(**values: float) -> None:
     for name, value in values.items():
-        if value < 0:
-            raise ConfigError(f"{name}={value} is negative. Write 0 or more.")
+        if not is_number(value) or value < 0:
+            raise ConfigError(f"{name}={value!r} is not a number from 0 up. Write 0 or more.")

@@ -1,0 +1,32 @@
+"""What an argument must be, asked before it is used, so that a wrong one gets an error that says what to write."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import TypeGuard
+
+from penstock.core.errors import ConfigError
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a number; true and false are none.
+
+    >>> is_number(0.5), is_number(2), is_number("2"), is_number(True)
+    (True, True, False, False)
+    """
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether a value is a whole number.
+
+    >>> is_whole(2), is_whole(2.0), is_whole(None)
+    (True, False, False)
+    """
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def check_suffix(suffix: object) -> None:
+    """Raise an error unless ``suffix=`` is text."""
+    if not isinstance(suffix, str):
+        raise ConfigError(f"suffix={suffix!r} is not text. Write what to append to a name that is taken, as '_right'.")
