@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock as pk
@@ -330,6 +331,19 @@ def test_two_sinks_of_one_path_are_refused(orders, tmp_path):
 def test_a_lookup_that_makes_no_sense_is_refused(orders, arguments, message):
     with pytest.raises(ConfigError, match=message):
         orders.lookup(**{"table": ROWS, "on": "order_id", **arguments})
+
+
+@pytest.mark.parametrize("method", ["ssij", "hybridjoin", "chybridjoin", "partitioned", "partition-based", "cmeshjoin"])
+def test_a_method_that_cannot_read_the_table_as_it_is_is_refused_while_the_lookup_is_built(orders, tmp_path, method):
+    for number in range(2):
+        pq.write_table(pa.table({"order_id": [1, 2], "v": [number, number]}), tmp_path / f"{number}.parquet")
+    table = pk.ParquetTable(str(tmp_path), "order_id", partition_rows=1)
+    with pytest.raises(
+        ConfigError, match=rf"^method='{method}' .* Sort the table by order_id, .* 'cinlj' or 'meshjoin'"
+    ):
+        orders.lookup(table, on="order_id", freshness="latest", method=method)
+    assert orders.lookup(table, on="order_id", freshness="latest", method="meshjoin")
+    assert orders.lookup(table, on="order_id", method=method), "a snapshot is in pages"
 
 
 @pytest.mark.parametrize("aggregate", ["sum", 3, pk.sum])

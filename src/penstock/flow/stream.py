@@ -476,6 +476,9 @@ class Stream(Outlets):
         config = LookupJoin(source, keys, how, method, suffix, waits, node.unit, shed=aside)
         if age != waits and config.defers:
             raise ConfigError(_must_not_wait(config))
+        if freshness == "latest" and config.stages.defers:
+            # A snapshot is copied into pages, which suit every method.
+            config.stages.check(source.open())
         made = LookupNode(
             columns=config.output(types),
             time=node.time,
