@@ -339,7 +339,7 @@ def test_a_method_that_cannot_read_the_table_as_it_is_is_refused_while_the_looku
         pq.write_table(pa.table({"order_id": [1, 2], "v": [number, number]}), tmp_path / f"{number}.parquet")
     table = pk.ParquetTable(str(tmp_path), "order_id", partition_rows=1)
     with pytest.raises(
-        ConfigError, match=rf"^method='{method}' .* Sort the table by order_id, .* 'cinlj' or 'meshjoin'"
+        ConfigError, match=rf"^method='{method}' .* Sort the table by order_id, .*='cinlj' or 'meshjoin'"
     ):
         orders.lookup(table, on="order_id", freshness="latest", method=method)
     assert orders.lookup(table, on="order_id", freshness="latest", method="meshjoin")
