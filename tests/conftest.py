@@ -7,6 +7,7 @@ code always gets the same verdict. `fuzz` (``make fuzz``) and `deep` draw anew, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +15,7 @@ from hypothesis.internal.conjecture import providers
 
 from penstock.core.budget import Budget
 from penstock.core.kept import hand_over
+from tests.postgres import PostgresMissingError, server
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 _FIXED = {"derandomize": True, "database": None}
@@ -49,3 +51,14 @@ def draws(request: pytest.FixtureRequest) -> Callable[[int], Iterator[str]]:
 def nothing_kept() -> None:
     """Nothing stays of tables that were looked up in before."""
     hand_over(Budget(10**9), 0)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The address of a PostgreSQL of our own."""
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(server())
+        except PostgresMissingError as missing:
+            pytest.skip(str(missing))
+        yield url

@@ -56,9 +56,13 @@ class JoinCase:
         return [row for epoch in self.epochs for row in epoch[side]]
 
 
-def draw_join(rng: random.Random, epochs: int, runs: int) -> JoinCase:
+def draw_clock(rng: random.Random) -> Clock:
+    """What time is counted in."""
+    return rng.choice(["number", "number", "timestamp", "date"])
+
+
+def draw_join(rng: random.Random, epochs: int, runs: int, clock: Clock) -> JoinCase:
     """A case of so many epochs, in so many runs."""
-    clock: Clock = rng.choice(["number", "number", "timestamp", "date"])
     paces = (_Pace.draw(rng), _Pace.draw(rng))
     policies = (_policy(rng, clock, paces[0]), _policy(rng, clock, paces[1]))
     how, within = rng.choice(HOWS), _within(rng, clock)
@@ -124,8 +128,17 @@ def draw_run(seed: str) -> JoinRun:
     """The run of a seed: equal seeds give equal runs."""
     rng = random.Random(seed)
     epochs = tuple(rng.randint(1, 4) for _ in range(rng.randint(1, 3)))
-    case = draw_join(rng, sum(epochs), len(epochs))
+    case = draw_join(rng, sum(epochs), len(epochs), draw_clock(rng))
     return JoinRun(case, epochs, tuple(rng.randint(1, 4) for _ in epochs), rng.choice([100_000, 1_000_000, 32_000_000]))
+
+
+def draw_runs(seed: str, count: int) -> list[JoinRun]:
+    """So many joins that one flow can run: all have the same clock, epochs, shards and memory."""
+    rng = random.Random(seed)
+    clock, epochs = draw_clock(rng), rng.choice([(1,), (2,), (1, 1), (2, 1), (1, 2), (1, 1, 1)])
+    shards, memory = tuple(rng.randint(1, 4) for _ in epochs), rng.choice([100_000, 1_000_000, 32_000_000])
+    draws = [random.Random(f"{seed}/{number}") for number in range(count)]
+    return [JoinRun(draw_join(one, sum(epochs), len(epochs), clock), epochs, shards, memory) for one in draws]
 
 
 def difference(run: JoinRun, found: Counter[tuple[int | None, int | None]], found_late: Counter[int]) -> str:

@@ -1,52 +1,85 @@
-"""Random window joins on real Spark equal DuckDB's: eight flows in CI, as many as one likes by --draw-cases.
+"""Random window joins on real Spark equal DuckDB's: 17 flows of 12 joins in CI, more by --draw-cases.
 
-tests/draws/test_joins.py runs hundreds of the same cases through the same task code without Spark.
+tests/draws/test_joins.py runs hundreds of such cases through the same task code without Spark.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import penstock as pk
-from tests.draws.joins import JoinRun, as_source, difference, draw_run
+from tests.draws.joins import JoinRun, as_source, difference, draw_runs
 from tests.spark.conftest import Feed
-from tests.streams import pairs_of
 
 pytestmark = pytest.mark.spark
 
+JOINS = 12
+"""Joins of one flow."""
 
-def ran(spark, run: JoinRun, folder: Path) -> tuple[Counter, Counter]:
-    """What comes out of a run, and which rows were late."""
-    case = run.case
-    feeds = [Feed(folder / f"side{side}", as_source([], case, side).schema) for side in (0, 1)]
-    out, late = [], []
-    for place, count in enumerate(run.epochs):
-        for epoch in case.epochs[feeds[0].count : feeds[0].count + count]:
-            for side, feed in enumerate(feeds):
-                feed.add(as_source(epoch[side], case, side))
-        memory = max(2_000_000, 2 * run.memory)
-        flow = pk.Flow(spark, checkpoint=f"{folder}/checkpoint", memory=memory, shards=run.shards[place])
-        left, right = (
-            flow.source(feed.stream(spark), time="t", progress=policy, name=name)
-            for feed, policy, name in zip(feeds, case.policies, ("left", "right"), strict=True)
-        )
-        on = {f"k_{ours}": f"k_{theirs}" for ours, theirs in case.keys}
-        joined = left.join(right, on=on, within=case.within, how=case.how, method=case.methods[place])
-        rows, late_rows = joined.to_memory(), joined.late.to_memory()
-        flow.run(end=feeds[0].count == len(case.epochs))
-        out += rows.table().to_batches()
-        late += late_rows.table().column("id").to_pylist()
-    return pairs_of(out), Counter(late)
+
+def side_by_side(runs: Sequence[JoinRun], epoch: int | None) -> pa.Table:
+    """The rows of all joins in one table, as one source has them; none of them for the epoch None."""
+    tables = []
+    for number, run in enumerate(runs):
+        for side in (0, 1):
+            rows = as_source([] if epoch is None else run.case.epochs[epoch][side], run.case, side)
+            clock = {name: f"{name}_{run.case.clock}" for name in ("t", "mark")}
+            rows = rows.rename_columns([clock.get(name, name) for name in rows.column_names])
+            for name, value in (("join", number), ("side", side)):
+                rows = rows.append_column(name, pa.array([value] * len(rows), pa.int32()))
+            tables.append(rows)
+    return pa.concat_tables(tables, promote_options="default")
+
+
+def ran(spark, runs: Sequence[JoinRun], folder: Path) -> list[tuple[Counter[Any], Counter[int]]]:
+    """What comes out of each join of one flow, and which rows were late."""
+    feed = Feed(folder / "rows", side_by_side(runs, None).schema)
+    pairs: defaultdict[int, Counter[Any]] = defaultdict(Counter)
+    late: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    for place, count in enumerate(runs[0].epochs):
+        for epoch in range(feed.count, feed.count + count):
+            feed.add(side_by_side(runs, epoch))
+        memory = max(2_000_000, 2 * runs[0].memory)
+        flow = pk.Flow(spark, checkpoint=f"{folder}/checkpoint", memory=memory, shards=runs[0].shards[place])
+        rows = feed.stream(spark)
+        first, *others = [_join(flow, rows, number, run, place) for number, run in enumerate(runs)]
+        united = first.union(*others)
+        out, late_rows = united.to_memory(), united.late.to_memory()
+        flow.run(end=feed.count == len(runs[0].case.epochs))
+        for number, *pair in zip(*(column.to_pylist() for column in out.table().columns), strict=True):
+            pairs[number][tuple(pair)] += 1
+        found = late_rows.table()
+        for source, row in zip(found["late_source"].to_pylist(), found["id"].to_pylist(), strict=True):
+            late[int(source[1:])][row] += 1
+    return [(pairs[number], late[number]) for number in range(len(runs))]
+
+
+def _join(flow: pk.Flow, rows, number: int, run: JoinRun, place: int) -> pk.Stream:
+    """One of the joins: the number it has, and the ids of both sides."""
+    case, sides = run.case, []
+    for side, name in enumerate(("l", "r")):
+        columns = as_source([], case, side).column_names
+        clock = {name: f"{name}_{case.clock} AS {name}" for name in ("t", "mark")}
+        ours = rows.where(f"join = {number} AND side = {side}").selectExpr(*(clock.get(c, c) for c in columns))
+        sides.append(flow.source(ours, time="t", progress=case.policies[side], name=f"{name}{number}"))
+    on = {f"k_{ours}": f"k_{theirs}" for ours, theirs in case.keys}
+    joined = sides[0].join(sides[1], on=on, within=case.within, how=case.how, method=case.methods[place])
+    other = "id_right" if "id_right" in joined.columns.names else "CAST(NULL AS BIGINT)"
+    return joined.select(f"{number} AS number", "id", f"{other} AS id_right")
 
 
 def test_random_joins_on_spark_equal_those_of_duckdb(spark, tmp_path, draws):
     failures = []
-    for number, seed in enumerate(draws(8)):
-        run = draw_run(seed)
-        said = difference(run, *ran(spark, run, tmp_path / str(number)))
-        if said:
-            failures.append(f"--draw={seed}: {said}\n{run}")
+    for flow, seed in enumerate(draws(17)):
+        runs = draw_runs(seed, JOINS)
+        for number, (run, found) in enumerate(zip(runs, ran(spark, runs, tmp_path / str(flow)), strict=True)):
+            said = difference(run, *found)
+            if said:
+                failures.append(f"--draw={seed}, join {number}: {said}\n{run}")
     assert not failures, f"{len(failures)} cases are wrong:\n" + "\n".join(failures)

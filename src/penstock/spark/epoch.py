@@ -64,7 +64,7 @@ from penstock.spark.branches import (
     with_time,
 )
 from penstock.spark.late import missed
-from penstock.spark.prelude import LATE, OVER, TOP, Cap, at_most, is_native, partials, partials_and_counts
+from penstock.spark.prelude import IN_TIME, LATE, OVER, TOP, Cap, at_most, is_native, partials, partials_and_counts
 from penstock.spark.session import settings
 from penstock.spark.shard import TURNED_AWAY, Inlet, PortBounds, ShardTask, packed
 from penstock.spark.sinks import deliver
@@ -82,6 +82,9 @@ _HERE = 4
 
 _SAVING = 2
 """So many rows must make one partial: with fewer, Spark's first half of an aggregation costs more than it saves."""
+
+_SCANS = 4
+"""Tasks for each slot that scan an epoch's rows, if as many operators, or late outlets, need them as tasks."""
 
 _VIEW = "__penstock_rows"
 """The epoch's rows, in queries."""
@@ -396,7 +399,7 @@ class _EpochWork:
         rows = self._rows(batch).observe(counts, *self._counters())
         closing = [node for node in self._engine.operators if isinstance(node, AggregateNode)]
         if self._uses["batch"] > 1 or (len(self.native) < len(self._engine.operators) and closing):
-            rows = self._keep(rows)
+            rows = self._keep(self._gathered(rows, self._uses["batch"]))
         try:
             with self._partitions(rows.sparkSession) if self.native else nullcontext():
                 if closing:
@@ -464,7 +467,7 @@ class _EpochWork:
         with self._partitions(rows.sparkSession):
             ours = f"{TAG} = {branch.tag}"
             rows.createOrReplaceTempView(_VIEW)
-            made = partials_and_counts(node, lane, _VIEW, inputs, ours, self._thresholds)
+            made = partials_and_counts(node, lane, _VIEW, inputs, ours)
             cap = self._cap(lane, more=(LATE, TOP))
             table = self._if_few(node, rows.sparkSession.sql(cap.of_query(made)))
             if table is None:
@@ -527,14 +530,17 @@ class _EpochWork:
             }
 
     def _rows(self, batch: DataFrame | None) -> DataFrame:
-        """The epoch's rows in the tagged union: the micro-batch, and once the sources that are not streams."""
+        """The epoch's rows in the tagged union: the micro-batch, and once the sources that are not streams.
+
+        Whether a row is late is decided here and nowhere else.
+        """
         engine = self._engine
         parts = [] if batch is None else [batch]
         if self._plan.static:
             parts += [engine._tagged(branch) for branch in self._layout.branches if _is_static(branch)]
         if not parts:
             parts = [engine._spark.range(0).select(*engine._empty_columns())]
-        return _union(parts)
+        return _union(parts).withColumn(IN_TIME, sf.expr(f"{TIME} >= {self._bounds}"))
 
     def _deliver_results(self, rows: DataFrame) -> None:
         sinks = [sink for sink in self._engine._sinks if sink.emits == "results"]
@@ -560,7 +566,7 @@ class _EpochWork:
         branch, schemas = self._layout.raw(source), self._engine.schemas
         if branch is None:
             raise TypeError(source)
-        late = rows.where(f"{TIME} IS NULL OR {TIME} < {self._thresholds}")
+        late = self._gathered(rows.where(f"{IN_TIME} IS NOT TRUE"), len(self._engine.sources))
         reason = sf.expr(f"CASE WHEN {TIME} IS NULL THEN 'no-time' ELSE 'late' END AS late_reason")
         more = [sf.lit(source.name).alias("late_source"), reason]
         if windows is not None:
@@ -767,10 +773,10 @@ class _EpochWork:
         """The rows of some branches that are not late, and have a key if they need one."""
         tags = ", ".join(str(branch.tag) for branch in branches)
         keyed = f" AND {HASH} IS NOT NULL" if branches[0].operator is not None else ""
-        return rows.where(f"{TAG} IN ({tags}) AND {TIME} >= {self._thresholds}{keyed}")
+        return rows.where(f"{TAG} IN ({tags}) AND {IN_TIME}{keyed}").drop(IN_TIME)
 
     @property
-    def _thresholds(self) -> str:
+    def _bounds(self) -> str:
         """The bound that each row's source had when the epoch began, as SQL: rows first, then bounds.
 
         Looked up in an array and not compared with a literal, because Spark writes literals into the code it
@@ -787,10 +793,10 @@ class _EpochWork:
         """What to count of each source while its rows pass: those in time, late, without time, and how far they go."""
         counters = []
         for place, source in enumerate(self._engine.sources):
-            ours, bound = f"{TAG} = {self._layout.witness(source).tag}", self._thresholds
+            ours = f"{TAG} = {self._layout.witness(source).tag}"
             counters += [
-                f"count_if({ours} AND {TIME} >= {bound}) AS rows{place}",
-                f"count_if({ours} AND {TIME} < {bound}) AS late{place}",
+                f"count_if({ours} AND {IN_TIME}) AS rows{place}",
+                f"count_if({ours} AND NOT {IN_TIME}) AS late{place}",
                 f"count_if({ours} AND {TIME} IS NULL) AS no_time{place}",
                 f"max(CASE WHEN {ours} THEN {TIME} END) AS max_time{place}",
             ]
@@ -830,6 +836,10 @@ class _EpochWork:
             for edge in edges(sink.node):
                 uses[edge.root.name if isinstance(edge.root, OperatorNode) else "batch"] += 1
         return uses
+
+    def _gathered(self, rows: DataFrame, scans: int) -> DataFrame:
+        """The epoch's rows in few partitions: there is one for each branch, and every scan has a task for each."""
+        return rows.coalesce(max(1, _SCANS // scans) * self._engine.slots)
 
     def _keep(self, rows: DataFrame) -> DataFrame:
         self._kept.append(rows.persist())

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,6 @@ from typing import Any
 import pytest
 
 from penstock.storage.tables import SqlTable
-from tests.postgres import PostgresMissingError, server
 
 
 @dataclass
@@ -42,16 +39,6 @@ class Scratch:
 
     def table(self, name: str, keys: tuple[str, ...], **others: Any) -> SqlTable:
         return SqlTable(self.url, name, keys, **others)
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    with ExitStack() as stack:
-        try:
-            url = stack.enter_context(server())
-        except PostgresMissingError as missing:
-            pytest.skip(str(missing))
-        yield url
 
 
 @pytest.fixture
