@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 from pyspark.sql import functions as sf
 
 import penstock as pk
+from penstock.spark.session import settings
 
 pytestmark = pytest.mark.spark
 
@@ -83,6 +85,88 @@ def test_a_malformed_record_is_named_with_its_source_and_file(spark, flow, tmp_p
     error = failure_of(flow)
     assert isinstance(error, pk.SourceError)
     assert str(error).startswith(f"Epoch 0 failed in source 'orders': {tmp_path}/in/0.json: ")
+
+
+def json_rows(spark, flow, folder):
+    """The rows of a folder of JSON files, one file per epoch; folder names may need quoting in a URI."""
+    stream = spark.readStream.schema("t BIGINT").option("mode", "FAILFAST").option("maxFilesPerTrigger", 1)
+    return orders(flow, stream.json(str(folder)))
+
+
+def write_json(folder, *contents):
+    folder.mkdir()
+    for number, content in enumerate(contents):
+        (folder / f"{number}.json").write_text(content)
+        os.utime(folder / f"{number}.json", (1_600_000_000 + number, 1_600_000_000 + number))
+
+
+def test_a_bad_file_is_to_be_repaired_and_not_deleted(spark, tmp_path):
+    """Spark would count no rows for a file that is gone, and never read one of its name again."""
+    folder = tmp_path / "to read"
+    write_json(folder, '{"t": 1}', '{"t": 2', '{"t": 3}')
+
+    def run():
+        flow = pk.Flow(spark, checkpoint=str(tmp_path / "c"), memory="64 MB")
+        rows = json_rows(spark, flow, folder).to_memory()
+        flow.run(end=False)
+        return rows.table()["t"].to_pylist()
+
+    with pytest.raises(pk.SourceError, match=r"Repair the file in place, or put an empty one there"):
+        run()
+    (folder / "1.json").unlink()
+    with pytest.raises(pk.SourceError, match=rf"Epoch 1 needs input file {folder}/1\.json, which is gone\."):
+        run()
+    (folder / "1.json").write_text('{"t": 2}')
+    assert run() == [2, 3]
+
+
+@pytest.mark.parametrize("kind", ["json", "parquet"])
+def test_an_empty_file_in_the_place_of_one_that_is_gone_lets_the_flow_go_on(spark, flow, feed, tmp_path, kind):
+    folder = tmp_path / "orders"
+    if kind == "json":
+        write_json(folder, '{"t": 1}', '{"t": 1}', '{"t": 1}')
+        stream = json_rows(spark, flow, folder)
+    else:
+        stream = orders(flow, feed("orders", [ROWS, ROWS, ROWS]).stream(spark))
+    gone = sorted(folder.iterdir())[1]
+
+    def delete(rows, epoch):
+        if epoch == 0:
+            gone.unlink()
+
+    stream.foreach_epoch(delete)
+    with pytest.raises(pk.SourceError, match=rf"Epoch 1 needs input file {gone}, which is gone"):
+        flow.run()
+    gone.touch()
+    flow.run()
+
+
+def test_files_of_committed_epochs_may_go(spark, feed, tmp_path):
+    feed = feed("orders", [ROWS])  # the bound is then at 2
+
+    def run():
+        flow = pk.Flow(spark, checkpoint=str(tmp_path / "c"), memory="64 MB")
+        rows = orders(flow, feed.stream(spark)).to_memory()
+        flow.run(end=False)
+        return rows
+
+    run()
+    (tmp_path / "orders" / "00000.parquet").unlink()
+    feed.add(ROWS)
+    assert run().table()["t"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize("asked", ["by the session", "by the source"])
+def test_missing_files_are_ignored_where_that_is_asked_for(spark, flow, tmp_path, asked):
+    write_json(tmp_path / "in", '{"t": 1}', '{"t": 2}')
+    reader = spark.readStream.schema("t BIGINT").option("maxFilesPerTrigger", 1)
+    if asked == "by the source":
+        reader = reader.option("ignoreMissingFiles", True)
+    stream = orders(flow, reader.json(str(tmp_path / "in")))
+    stream.foreach_epoch(lambda rows, epoch: (tmp_path / "in" / "1.json").unlink(missing_ok=True))
+    wanted = {"spark.sql.files.ignoreMissingFiles": "true"} if asked == "by the session" else {}
+    with settings(spark, wanted):
+        flow.run()
 
 
 def test_a_python_function_of_a_source_is_told_by_its_error(spark, flow, feed):

@@ -1,4 +1,4 @@
-"""What a start looks at before the first epoch: the workers' Python, and what sources promised the last time."""
+"""What is looked at before the first epoch: folders, the workers' Python, and what sources promised the last time."""
 
 from __future__ import annotations
 
@@ -94,3 +94,42 @@ def test_a_writer_partitions_by_columns(spark, build, tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").glob("shop=*")) == ["shop=a", "shop=b"]
     rows = spark.read.csv(str(tmp_path / "out"), header=True, inferSchema=True).collect()
     assert sorted((row.shop, row.t) for row in rows) == [("a", 1), ("a", 3), ("b", 2)]
+
+
+@pytest.mark.parametrize("place", ["c", "c/state", "file://{0}/c/results", "out/../c", "link"])
+def test_a_sink_in_the_checkpoint_is_refused_while_the_flow_is_built(build, tmp_path, place):
+    (tmp_path / "link").symlink_to(tmp_path / "c")
+    _, orders = build()
+    folder = place.format(tmp_path) if "{" in place else str(tmp_path / place)
+    for add in (orders.to_parquet, orders.late.to_parquet, lambda path: orders.to_format("json", path=path)):
+        with pytest.raises(pk.ConfigError) as error:
+            add(folder)
+        assert str(error.value) == (
+            f"The folder {folder!r} of a sink is in checkpoint='{tmp_path}/c'. A flow deletes old files there, so "
+            f"nothing else may be in it. Write results beside it, as in 'out/paid'."
+        )
+
+
+def test_a_checkpoint_in_the_folder_of_a_sink_is_refused_while_the_flow_is_built(build, tmp_path):
+    _, orders = build()
+    orders.to_parquet(f"{tmp_path}/c2")
+    with pytest.raises(
+        pk.ConfigError, match=r"checkpoint='.*/c' is in the folder '.*' of a sink, .* Put the checkpoint"
+    ):
+        orders.to_parquet(tmp_path)
+
+
+def test_a_flow_that_would_read_its_own_results_or_state_is_refused(spark, build, tmp_path):
+    flow, orders = build()
+    orders.to_parquet(tmp_path / "orders")
+    with pytest.raises(
+        pk.ConfigError, match=r"Source 'orders' reads '.*/orders', to which parquet .*/orders of the same"
+    ):
+        flow.run()
+    flow = pk.Flow(spark, checkpoint=str(tmp_path), memory="64 MB")
+    flow.source(
+        spark.readStream.schema("t BIGINT").json(f"{tmp_path}/orders/*/x?"), time="t", name="orders"
+    ).to_memory()
+    with pytest.raises(pk.ConfigError, match=r"Source 'orders' reads '.*/orders', which is in checkpoint="):
+        flow.run()
+    assert not (tmp_path / "flow.json").exists()

@@ -126,5 +126,5 @@ def test_what_is_not_synced_is_missed(tmp_path, monkeypatch, what):
         ],
     }
     nothing[what]()
-    with pytest.raises(Exception, match=r"missing|not what was written|assert"):
+    with pytest.raises(Exception, match=r"missing|not what|assert"):
         all_cuts(tmp_path)

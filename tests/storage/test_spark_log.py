@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,10 @@ def offsets(root: Path, epoch: int, offset: int, at: int = 0) -> None:
 
 
 def source(root: Path, name: str, *files: str) -> None:
-    write(root / "sources" / "0" / name, *(f'{{"path":"{file}"}}' for file in files))
+    """The log of a source of files: those it gives under one number, or, if it is compact, under some."""
+    entries = (file.split("@") if "@" in file else (file, name.split(".")[0]) for file in files)
+    lines = (f'{{"path":"{path}","timestamp":1,"batchId":{number}}}' for path, number in entries)
+    write(root / "sources" / "0" / name, *lines)
 
 
 def test_an_epoch_run_again_has_the_rows_it_had_whatever_the_time_of_the_attempt(spark, root):
@@ -101,6 +105,33 @@ def test_of_a_log_that_never_begins_anew_the_newest_are_noted(spark, root):
     assert sorted(int(name[10:]) for name in spark.batch(0)) == list(range(36, 100))
 
 
+def test_the_files_of_an_epoch_are_those_that_its_sources_noted_since_the_last(spark, root):
+    offsets(root, 0, offset=0)
+    offsets(root, 1, offset=2)
+    for name, files in {"0": "a", "1": "bc", "2": "d", "3": "e"}.items():
+        source(root, name, *files)
+    assert spark.files(0) == ["a"]
+    assert spark.files(1) == ["b", "c", "d"]
+
+
+def test_the_files_of_an_epoch_are_found_in_a_compact_log(spark, root):
+    offsets(root, 8, offset=7)
+    offsets(root, 9, offset=9)
+    source(root, "9.compact", "a@7", "b@8", "c@9")
+    source(root, "8", "b")
+    assert spark.files(9) == ["b", "c"]
+    (root / "sources" / "0" / "8").unlink()
+    assert spark.files(9) == ["b", "c"]
+
+
+def test_nobody_knows_the_files_of_an_epoch_whose_predecessor_is_gone_or_of_other_sources(spark, root):
+    offsets(root, 9, offset=9)
+    source(root, "9.compact", "a@7", "b@8", "c@9")
+    assert spark.files(9) == []
+    write(root / "offsets" / "0", META % 0, '{"topic":{"0":7}}', "-", "5")
+    assert spark.files(0) == []
+
+
 def test_an_epoch_that_spark_has_as_done_and_we_have_not_is_told(spark, root):
     assert spark.ahead(-1) is None
     write(root / "commits" / "3", "{}")
@@ -157,3 +188,64 @@ def test_what_a_query_that_has_done_nothing_left_goes_if_its_identity_is_lost(sp
     assert spark.mend(-1, {"offsets/0": "planned"}) == []
     assert spark.mend(-1, {}) == ["offsets/0", "sources/0/0"]
     assert not list((root / "offsets").iterdir())
+
+
+def hadoop(root: Path) -> None:
+    """Spark's files after three epochs, with the checksums that Hadoop writes beside them."""
+    for epoch in range(3):
+        offsets(root, epoch, offset=epoch)
+        write(root / "commits" / str(epoch), '{"nextBatchWatermarkMs":0}')
+        source(root, str(epoch), "a" * 600)
+    (root / "metadata").write_text('{"id":"1"}')
+    for path in [path for path in root.rglob("*") if path.is_file()]:
+        content = path.read_bytes()
+        chunks = [content[at : at + 512] for at in range(0, len(content), 512)]
+        sums = b"".join(zlib.crc32(chunk).to_bytes(4, "big") for chunk in chunks)
+        path.with_name(f".{path.name}.crc").write_bytes(b"crc\0" + (512).to_bytes(4, "big") + sums)
+
+
+READ = ["metadata", "offsets/1", "offsets/2", "commits/2", "sources/0/2"]
+
+
+@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("of", ["content", "checksums"])
+def test_a_changed_byte_in_what_spark_starts_from_is_refused_with_the_remedy(spark, root, name, of):
+    hadoop(root)
+    spark.check()
+    path = root / name
+    path = path if of == "content" else path.with_name(f".{path.name}.crc")
+    content = bytearray(path.read_bytes())
+    content[-2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError) as error:
+        spark.check()
+    assert str(error.value).startswith(f"spark/{name} of checkpoint {root.parent} is not what Spark wrote: it ")
+    assert str(error.value).endswith("Restore the whole folder from one backup, or start with a new checkpoint folder.")
+
+
+@pytest.mark.parametrize("name", READ[:-1])
+@pytest.mark.parametrize("content", CUT)
+def test_what_spark_starts_from_is_refused_if_it_is_cut_off(spark, root, name, content):
+    hadoop(root)
+    (root / name).with_name(f".{Path(name).name}.crc").unlink()
+    if name == "metadata":
+        content = content[3:].partition("\n")[0] + "{"
+    (root / name).write_text(content)
+    with pytest.raises(CheckpointError, match=rf"spark/{name} of .* is not what Spark wrote: it is cut off\."):
+        spark.check()
+
+
+def test_offsets_of_a_query_that_lost_its_identity_are_refused(spark, root):
+    hadoop(root)
+    (root / "metadata").unlink()
+    with pytest.raises(CheckpointError, match=r"spark/metadata of .* is not what Spark wrote: it is gone\."):
+        spark.check()
+
+
+def test_what_spark_does_not_start_from_and_checksums_that_hadoop_does_not_read_are_not_looked_at(spark, root):
+    hadoop(root)
+    (root / "offsets" / "0").write_text("gone wrong")
+    (root / "commits" / "0").write_text("gone wrong")
+    (root / "offsets" / ".1.crc").write_bytes(b"")
+    (root / "offsets" / ".2.crc").write_bytes(bytes(12))
+    spark.check()

@@ -94,6 +94,21 @@ def test_epochs_are_ordered_as_numbers(checkpoint):
 # Whose it is
 
 
+def test_what_a_flow_prepares_is_prepared_once_a_start_and_before_the_folder_is_claimed(checkpoint):
+    def fail() -> None:
+        raise OSError("no room")
+
+    with pytest.raises(OSError, match="no room"):
+        checkpoint.claim(FLOW, fail)
+    assert contents(folder(checkpoint)) == {}
+    prepared: list[bool] = []
+    for _ in range(2):
+        Checkpoint(checkpoint.uri).claim(FLOW, lambda: prepared.append((folder(checkpoint) / "flow.json").exists()))
+    assert prepared == [False, True]
+    with pytest.raises(CheckpointError, match="belongs to a flow that differs"):
+        checkpoint.claim({}, fail)
+
+
 def test_a_flow_may_claim_its_own_checkpoint_again(checkpoint):
     checkpoint.claim(FLOW)
     Checkpoint(checkpoint.uri).claim(FLOW)
@@ -352,7 +367,8 @@ def spark_has_read(checkpoint: Checkpoint) -> None:
     """Spark's own record of what the source gave, which a checkpoint cannot go on without."""
     offsets = folder(checkpoint) / "spark" / "offsets"
     offsets.mkdir(parents=True)
-    (offsets / "0").write_text("v1")
+    (offsets / "0").write_text("v1\n{}\n-")
+    (offsets.parent / "metadata").write_text('{"id":"1"}')
 
 
 def test_a_page_the_ledger_names_that_is_gone_is_found_before_anything_runs(checkpoint):

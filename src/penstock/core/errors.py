@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Self
 
@@ -149,6 +149,14 @@ class CheckpointError(PenstockError):
         )
 
     @classmethod
+    def damaged(cls, uri: str, name: str, why: str) -> Self:
+        """A file of Spark's that the next epoch depends on is not what Spark wrote."""
+        return cls(
+            f"{name} of checkpoint {uri} is not what Spark wrote: {why}. Spark could not go on from it, and nothing "
+            f"was changed. Restore the whole folder from one backup, or start with a new checkpoint folder."
+        )
+
+    @classmethod
     def other_age(cls, uri: str, asked: int, committed: int) -> Self:
         """Spark asks for an epoch that is not the next one."""
         return cls(
@@ -201,6 +209,15 @@ class FlowError(PenstockError):
         return cls(f"{said} {remedy}" if remedy else said)
 
     @classmethod
+    def in_rows(cls, expression: str, cause: str) -> Self:
+        """An expression that has no value for some row.
+
+        >>> print(FlowError.in_rows("cast(name AS INT) AS n", "'x' cannot be read as INT."))
+        'cast(name AS INT) AS n' has no value for some row: 'x' cannot be read as INT.
+        """
+        return cls(f"{expression!r} has no value for some row: {cause.rstrip().removesuffix('.')}.")
+
+    @classmethod
     def too_large(cls, name: str, column: str, kind: object, where: str) -> Self:
         """A sum that the type of its column cannot hold; `where` says of which window.
 
@@ -230,3 +247,19 @@ class SinkError(FlowError):
 
 class SourceError(FlowError):
     """A source that could not be read; the error it raised is chained."""
+
+    @classmethod
+    def missing(cls, epoch: int, files: Sequence[str]) -> Self:
+        """Input files that an epoch needs are gone.
+
+        >>> print(SourceError.missing(7, ["in/3.json", "in/4.json"]))  # doctest: +NORMALIZE_WHITESPACE
+        Epoch 7 needs input file in/3.json (and 1 more), which is gone. Spark would go on without its rows, so the epoch
+        was not run. Put the file back under the same name and start the flow again: the epoch is repeated. To go on
+        without its rows, put an empty file there.
+        """
+        more = f" (and {len(files) - 1} more)" if len(files) > 1 else ""
+        return cls(
+            f"Epoch {epoch} needs input file {files[0]}{more}, which is gone. Spark would go on without its rows, so "
+            f"the epoch was not run. Put the file back under the same name and start the flow again: the epoch is "
+            f"repeated. To go on without its rows, put an empty file there."
+        )

@@ -26,6 +26,11 @@ class Sink:
         """What happens when an epoch is run again after a failure."""
         return "at least once"
 
+    @property
+    def folder(self) -> str | None:
+        """The folder that it writes to, a path or URI, if it is one that does."""
+        return None
+
 
 def operators_needed(sinks: Sequence[Sink]) -> list[OperatorNode]:
     """The operators whose results some sink takes, inputs first.
@@ -48,6 +53,11 @@ class ParquetSink(Sink):
         """A rerun replaces the epoch's folder."""
         return "exactly once"
 
+    @property
+    def folder(self) -> str:
+        """Where the folders of epochs are."""
+        return self.path
+
     def __str__(self) -> str:
         return f"parquet {self.path}"
 
@@ -60,6 +70,11 @@ class FormatSink(Sink):
     options: dict[str, str]
     partition_by: tuple[str, ...] = ()
     """The columns whose values are folders."""
+
+    @property
+    def folder(self) -> str | None:
+        """The writer's path, if it has one."""
+        return next((value for name, value in self.options.items() if name.lower() == "path"), None)
 
     def __str__(self) -> str:
         by = f" by {', '.join(self.partition_by)}" if self.partition_by else ""

@@ -63,6 +63,7 @@ from penstock.spark.branches import (
     where_pairs,
     with_time,
 )
+from penstock.spark.inputs import check_inputs
 from penstock.spark.late import missed
 from penstock.spark.prelude import IN_TIME, LATE, OVER, TOP, Cap, at_most, is_native, partials, partials_and_counts
 from penstock.spark.session import settings
@@ -146,6 +147,8 @@ class Engine:
     def next_plan(self, epoch: int, now: int, end: bool) -> Plan:
         """What to do in an epoch: as planned before if an earlier attempt was, else from what is known now."""
         planned = self._checkpoint.planned(epoch)
+        if not end:
+            check_inputs(self._spark, self.sources, self._checkpoint.spark, epoch, again=planned is not None)
         if planned is not None:
             self._checkpoint.spark.compare(planned.batch, epoch)
             for name, method in planned.methods.items():

@@ -15,6 +15,10 @@ from penstock.flow.failures import in_a_line, is_full, named
 from penstock.flow.graph import SourceNode
 
 _AGAIN = "The epoch was not committed. Remove the cause and start the flow again: the epoch is repeated."
+_REPAIR = (
+    "The epoch was not committed. Repair the file in place, or put an empty one there to go on without its rows, and "
+    "start the flow again: the epoch is repeated."
+)
 _NO_ROOM = "The disk is full. Free some space and start the flow again: the epoch is repeated."
 
 _STATE = "the state in the checkpoint"
@@ -92,7 +96,8 @@ def _told(failure: BaseException, epoch: int, sources: Sequence[SourceNode], whe
     if is_full(text):
         return FlowError.in_epoch(epoch, _STATE if _PAGES.search(text) else where, _cause(chain), _NO_ROOM)
     if _READING.search(text):
-        return SourceError.in_epoch(epoch, _reader(text, sources), _with_file(chain, text), _AGAIN)
+        remedy = _AGAIN if _file(text) is None else _REPAIR
+        return SourceError.in_epoch(epoch, _reader(text, sources), _with_file(chain, text), remedy)
     return None
 
 

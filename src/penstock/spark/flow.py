@@ -24,17 +24,18 @@ from penstock.flow.flow import Flow, read_trigger
 from penstock.flow.graph import Freshness, JoinNode, LookupNode, Node, OperatorNode, SelectNode
 from penstock.flow.promises import promise
 from penstock.flow.report import Report
-from penstock.flow.sinks import operators_needed
+from penstock.flow.sinks import Sink, operators_needed
 from penstock.spark.branches import Schemas, select, where_pairs
 from penstock.spark.epoch import Engine
 from penstock.spark.failures import in_epoch
+from penstock.spark.inputs import folders_read
 from penstock.spark.session import create_file, file_system, settings
 from penstock.spark.stopping import GracefulStop, InterruptedEpochError, ends_with, signals_stop
 from penstock.spark.tables import FrameTable, read_table_on_spark
 from penstock.spark.types import arrow_columns
 from penstock.spark.use import CheckpointUse
 from penstock.spark.workers import check_workers, use_this_python
-from penstock.storage.files import folder_for, make_folder
+from penstock.storage.files import folder_for, is_within, make_folder
 from penstock.storage.tables.reading import read_table
 from penstock.storage.versioned import Checkpoint
 
@@ -104,6 +105,35 @@ class SparkFlow(Flow):
             query._run(end)
         return query
 
+    def _add(self, sink: Sink) -> None:
+        if sink.folder is not None and is_within(sink.folder, self.checkpoint):
+            raise ConfigError(
+                f"The folder {sink.folder!r} of a sink is in checkpoint={self.checkpoint!r}. A flow deletes old files "
+                f"there, so nothing else may be in it. Write results beside it, as in 'out/paid'."
+            )
+        if sink.folder is not None and is_within(self.checkpoint, sink.folder):
+            raise ConfigError(
+                f"checkpoint={self.checkpoint!r} is in the folder {sink.folder!r} of a sink, so whoever reads the "
+                f"results would read state. Put the checkpoint beside it, as in 'state/paid'."
+            )
+        super()._add(sink)
+
+    def _check_ready(self) -> None:
+        super()._check_ready()
+        for node in self._sources:
+            for folder in folders_read(node.data):
+                if is_within(folder, self.checkpoint):
+                    raise ConfigError(
+                        f"Source {node.name!r} reads {folder!r}, which is in checkpoint={self.checkpoint!r}: the flow "
+                        f"would read its own state. Read another folder."
+                    )
+                for sink in self._sinks:
+                    if sink.folder is not None and is_within(folder, sink.folder):
+                        raise ConfigError(
+                            f"Source {node.name!r} reads {folder!r}, to which {sink} of the same flow writes: its "
+                            f"results would come back as rows. Write them to another folder."
+                        )
+
     def _query(self) -> SparkQuery:
         self._check_ready()
         use_this_python(self.spark)
@@ -125,7 +155,6 @@ class SparkFlow(Flow):
                 make_folder(folder_for(checkpoint.pages(node.name), place), f"to={place!r}")
 
     def _engine(self, checkpoint: Checkpoint) -> Engine:
-        self._make_folders(checkpoint)
         engine = Engine(self.spark, self._sinks, checkpoint, self.memory, self.shards)
         if engine.ledger.ended:
             raise CheckpointError(

@@ -10,11 +10,13 @@ knows where it is.
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 import uuid
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +34,9 @@ A file has one place here, by the hash of its path, and takes it from the one th
 """
 
 _OPEN = 128
+
+_ALIAS = re.compile("^s3[an]://")
+"""What Hadoop calls addresses that pyarrow writes s3://."""
 
 _PAGE = re.compile(r"(\d{8,})-\d{5,}-[0-9a-f]{12}-\d+-[0-9a-f]{8}\.arrow")
 _DRAFT = re.compile(r"\.(\d{8,})-\d{5,}-[0-9a-f]{12}\.draft")
@@ -325,8 +330,7 @@ def find_folder(uri: str) -> tuple[fs.FileSystem, str]:
     """
     if "://" not in uri and not uri.startswith("file:"):
         uri = os.path.abspath(uri)
-    for alias, scheme in (("s3a://", "s3://"), ("s3n://", "s3://"), ("file:///", "file:///")):
-        uri = uri.replace(alias, scheme, 1) if uri.startswith(alias) else uri
+    uri = _ALIAS.sub("s3://", uri)
     try:
         files, path = fs.FileSystem.from_uri(uri)
     except pa.ArrowInvalid as error:
@@ -335,6 +339,27 @@ def find_folder(uri: str) -> tuple[fs.FileSystem, str]:
             f"'s3://bucket/customers'."
         ) from error
     return files, path.rstrip("/")
+
+
+def is_within(inner: str, outer: str) -> bool:
+    """Whether a folder is another one, or in it, by the paths or URIs that they are written as.
+
+    >>> is_within("file:///out/paid/", "/out"), is_within("s3a://b/out", "s3://b/out"), is_within("/outer", "/out")
+    (True, True, False)
+    """
+    (there, path), (where, folder) = _located(inner), _located(outer)
+    return there == where and (path == folder or path.startswith(f"{folder.rstrip('/')}/"))
+
+
+def _located(uri: str) -> tuple[str, str]:
+    """The store of a folder, empty for this machine, and its path there without links and detours."""
+    uri = _ALIAS.sub("s3://", uri)
+    parts = urlsplit(uri)
+    if "://" not in uri and parts.scheme != "file":
+        return "", os.path.realpath(uri)
+    if parts.scheme == "file":
+        return "", os.path.realpath(unquote(parts.path))
+    return f"{parts.scheme}://{parts.netloc}", posixpath.normpath(parts.path or "/")
 
 
 def is_local(uri: str) -> bool:

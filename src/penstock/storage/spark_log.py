@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pyarrow import fs
 
@@ -23,6 +23,10 @@ from penstock.storage.files import sync_file
 from penstock.storage.records import Records
 
 _NUMBER = re.compile(r"(\d+)(\.compact)?")
+
+_FILE_OFFSET = re.compile(rb'\{"logOffset":(-?\d+)\}')
+_FILE_NUMBER = re.compile(rb'"batchId":(\d+)')
+"""How far a source of files is, and the number that a file has in its log."""
 
 _MOST = 64
 """Files of one source that are noted: the newest. Sources of files begin a new log after every tenth."""
@@ -38,6 +42,11 @@ class SparkLog:
         self._records = records
         self._known: dict[str, str] = {}
         """Checksums of source logs that were read before: Spark never writes the same one twice."""
+
+    @property
+    def local(self) -> bool:
+        """Whether reading these files takes no time to speak of."""
+        return self._records.local
 
     def batch(self, epoch: int) -> dict[str, str]:
         """What identifies the rows that Spark brings for `epoch`. From here on it survives a power cut."""
@@ -62,9 +71,32 @@ class SparkLog:
             if now != checksum:
                 raise CheckpointError.other_rows(self._records.uri, epoch, f"spark/{name}", checksum, now)
 
+    def check(self) -> None:
+        """Raise if a file that Spark reads when it starts is gone, cut off, or not what Hadoop's checksums say."""
+        offsets, commits = self._numbered("offsets")[-2:], self._numbered("commits")[-1:]
+        if offsets and self._records.content("spark/metadata") is None:
+            raise CheckpointError.damaged(self._records.uri, "spark/metadata", "it is gone")
+        for name in ("metadata", *offsets, *commits):
+            if self._is_torn(name):
+                raise CheckpointError.damaged(self._records.uri, f"spark/{name}", "it is cut off")
+        for name in ("metadata", *offsets, *commits, *self._newest_sources()) if self._records.local else ():
+            folder, _, last = f"spark/{name}".rpartition("/")
+            content, sums = self._records.content(f"spark/{name}"), self._records.content(f"{folder}/.{last}.crc")
+            if content is not None and sums is not None and not _agrees(sums, content):
+                raise CheckpointError.damaged(self._records.uri, f"spark/{name}", f"it disagrees with .{last}.crc")
+
+    def files(self, epoch: int) -> list[str]:
+        """The URIs of the files that Spark gives `epoch`; of sources that are not folders it knows none."""
+        before = self._file_offsets(epoch - 1) if epoch else {}
+        if before is None:
+            return []
+        after = self._file_offsets(epoch) or {}
+        numbers = {place: range(before.get(place, -1) + 1, last + 1) for place, last in after.items()}
+        return [uri for place in numbers for uri in self._logged(place, numbers[place])]
+
     def ahead(self, epoch: int) -> int | None:
         """An epoch after `epoch` that Spark has as done, if there is one."""
-        done = max((int(name) for name in self._records.list("spark/commits") if name.isdecimal()), default=-1)
+        done = max((int(name[8:]) for name in self._numbered("commits")), default=-1)
         return done if done > epoch else None
 
     def mend(self, epoch: int, noted: Batch) -> list[str]:
@@ -76,8 +108,7 @@ class SparkLog:
         """
         if not self._records.local:
             return []
-        commits = [f"commits/{name}" for name in self._records.list("spark/commits") if name.isdecimal()]
-        offsets = [f"offsets/{name}" for name in self._records.list("spark/offsets") if name.isdecimal()]
+        commits, offsets = self._numbered("commits"), self._numbered("offsets")
         torn = [name for name in commits if int(name[8:]) <= epoch and self._is_torn(name)]
         torn += [name for name in offsets if int(name[8:]) > epoch and name not in noted and self._is_torn(name)]
         torn += [name for name in self._newest_sources() if name not in noted and self._is_torn(name)]
@@ -89,6 +120,36 @@ class SparkLog:
             self._records.delete(f"spark/{name}")
             self._records.delete(f"{folder}/.{last}.crc")
         return torn
+
+    def _numbered(self, folder: str) -> list[str]:
+        """Files of offsets or commits, in the order of their epochs."""
+        numbers = sorted(int(name) for name in self._records.list(f"spark/{folder}") if name.isdecimal())
+        return [f"{folder}/{number}" for number in numbers]
+
+    def _file_offsets(self, epoch: int) -> dict[int, int] | None:
+        """The number of the last log that each source of files has in `epoch`, by its place; None if nobody knows."""
+        content = self._records.content(f"spark/offsets/{epoch}")
+        if content is None:
+            return None
+        lines = enumerate(content.split(b"\n")[2:])
+        found = ((place, _FILE_OFFSET.fullmatch(line)) for place, line in lines)
+        return {place: int(match[1]) for place, match in found if match}
+
+    def _logged(self, place: int, numbers: Collection[int]) -> list[str]:
+        """The files that a source noted under some numbers: in a log of each, or in the next compact one."""
+        folder = f"spark/sources/{place}"
+        logs = sorted((int(f[1]), f[0]) for f in map(_NUMBER.fullmatch, self._records.list(folder)) if f)
+
+        def log_of(number: int) -> str | None:
+            return next((name for n, name in logs if n == number or (n > number and name.endswith(".compact"))), None)
+
+        files: dict[str, None] = {}
+        for name in dict.fromkeys(map(log_of, numbers)):
+            for line in (self._records.content(f"{folder}/{name}") or b"").split(b"\n"):
+                noted = _FILE_NUMBER.search(line)
+                if noted and int(noted[1]) in numbers:
+                    files[json.loads(line)["path"]] = None
+        return list(files)
 
     def _is_torn(self, name: str) -> bool:
         """Whether a file is empty, or of lines of JSON of which the last is cut off."""
@@ -148,3 +209,16 @@ def _checksum(name: str, content: bytes) -> str:
     """Of offsets without their first lines, which tell the time and settings of an attempt."""
     told = b"\n".join(content.split(b"\n")[2:]) if name.startswith("offsets/") else content
     return f"{zlib.crc32(told):08x}"
+
+
+def _agrees(sums: bytes, content: bytes) -> bool:
+    """Whether the content of a file has the checksums that Hadoop noted; those that it would not read do not count.
+
+    >>> _agrees(b"crc\\0" + (512).to_bytes(4, "big") + zlib.crc32(b"v1").to_bytes(4, "big"), b"v1")
+    True
+    """
+    size = int.from_bytes(sums[4:8], "big", signed=True)
+    if sums[:4] != b"crc\0" or size <= 0:
+        return True
+    chunks = (content[start : start + size] for start in range(0, len(content), size))
+    return sums[8:] == b"".join(zlib.crc32(chunk).to_bytes(4, "big") for chunk in chunks)

@@ -170,23 +170,19 @@ class Checkpoint:
     def claim(self, flow: Mapping[str, Any], prepare: Callable[[], None] | None = None) -> None:
         """Make this the checkpoint of `flow`; refuse a folder that is another flow's, or nobody's but not empty.
 
-        `prepare` runs before a free folder is claimed: if it raises, the folder stays free.
+        `prepare` runs once the folder is known to be free or the flow's own. If it raises, a free folder stays free.
         """
         ours = json.loads(json.dumps({"format": FORMAT, **flow}))
         self._refuse_links()
         theirs = self._flow()
         if theirs is None:
             self._refuse_foreign()
-            if prepare is not None:
-                prepare()
+        self._refuse_other_flow(theirs or ours, ours)
+        if prepare is not None:
+            prepare()
+        if theirs is None:
             self.records.create("flow.json", ours)
-            theirs = self._flow()  # Another flow may have been faster.
-        if theirs != ours:
-            raise CheckpointError(
-                f"Checkpoint {self.uri} belongs to a flow that differs from this one:\n"
-                + "\n".join(f"  {line}" for line in _differences(theirs, ours))
-                + "\nIts state was left untouched. Undo the change, or start with a new checkpoint folder."
-            )
+            self._refuse_other_flow(self._flow(), ours)  # Another flow may have been faster.
 
     def take_lease(self, in_use: Callable[[], bool]) -> Lease:
         """Make this the only driver that may commit, as long as `in_use` says, or until the lease is released."""
@@ -282,6 +278,7 @@ class Checkpoint:
         self.spark.compare(ledger.batch, ledger.epoch)
         if planned is not None:
             self.spark.compare(planned.batch, planned.epoch)
+        self.spark.check()
         if (done := self.spark.ahead(ledger.epoch)) is not None:
             raise CheckpointError.other_age(self.uri, done + 1, ledger.epoch)
         for operator in ledger.states:
@@ -352,6 +349,14 @@ class Checkpoint:
                 f"Nothing was touched. Use the version of penstock that wrote it."
             )
         return flow
+
+    def _refuse_other_flow(self, theirs: dict[str, Any] | None, ours: dict[str, Any]) -> None:
+        if theirs != ours:
+            raise CheckpointError(
+                f"Checkpoint {self.uri} belongs to a flow that differs from this one:\n"
+                + "\n".join(f"  {line}" for line in _differences(theirs, ours))
+                + "\nIts state was left untouched. Undo the change, or start with a new checkpoint folder."
+            )
 
     def _refuse_foreign(self) -> None:
         """Refuse a folder in which something is that no flow of this checkpoint can have put there."""

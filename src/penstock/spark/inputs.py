@@ -1,0 +1,72 @@
+"""Input files of an epoch: all must be there, for Spark reads on without those that are gone and says nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.core.errors import SourceError
+from penstock.flow.graph import SourceNode
+from penstock.spark.session import exists
+from penstock.storage.files import is_within
+from penstock.storage.spark_log import SparkLog
+
+_AT_ONCE = 16
+"""Files of a remote store that are asked for at a time."""
+
+_IGNORE = "spark.sql.files.ignoreMissingFiles"
+
+_PATTERN = re.compile(r"/[^/]*[*?{\[].*")
+"""The part of a path that may match several."""
+
+
+def check_inputs(spark: SparkSession, sources: Sequence[SourceNode], log: SparkLog, epoch: int, again: bool) -> None:
+    """Raise if a file that `epoch` needs is gone, unless the session or the source asks to ignore that.
+
+    Spark lists the files of an epoch before penstock sees it, so what is there now was there then. Files on a remote
+    store cost a request each: they are looked for only if the epoch is run `again`, after there was time to delete one.
+    """
+    if not (again or log.local) or spark.conf.get(_IGNORE, "false") == "true":
+        return
+    files = log.files(epoch)
+    gone = [path for path in map(_local_path, files) if path is not None and not os.path.exists(path)]
+    if again:
+        remote = [unquote(uri) for uri in files if _local_path(uri) is None]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            there = pool.map(lambda uri: exists(spark, uri), remote)
+            gone += [uri for uri, found in zip(remote, there, strict=True) if not found]
+    if gone:
+        careless = [folder for node in sources for folder, ignores in folders_read(node.data).items() if ignores]
+        gone = [path for path in gone if not any(is_within(path, folder) for folder in careless)]
+    if gone:
+        raise SourceError.missing(epoch, gone)
+
+
+def folders_read(data: DataFrame) -> dict[str, bool]:
+    """The folders from which a DataFrame streams files, and whether it ignores files that are gone."""
+    leaves = data._jdf.queryExecution().analyzed().collectLeaves()
+    relations = (leaves.apply(place) for place in range(leaves.size()))
+    found = {}
+    for relation in relations:
+        if relation.getClass().getSimpleName() == "StreamingRelation":
+            options = relation.dataSource().options()
+            given = {name: options.get(name) for name in ("path", "ignoreMissingFiles")}
+            told = {name: option.get() for name, option in given.items() if option.isDefined()}
+            if "path" in told:
+                found[_PATTERN.sub("", told["path"])] = told.get("ignoreMissingFiles") == "true"
+    return found
+
+
+def _local_path(uri: str) -> str | None:
+    """The path of a file on this machine, from a URI as Spark notes it.
+
+    >>> _local_path("file:///in/a%20b.json"), _local_path("s3a://bucket/a.json")
+    ('/in/a b.json', None)
+    """
+    parts = urlsplit(uri)
+    return unquote(parts.path) if parts.scheme in ("", "file") else None
