@@ -29,8 +29,8 @@ class MemoryPages:
         """Bytes of the batches that are in memory."""
 
     def put(self, rows: pa.RecordBatch, segment: str = "main") -> str:
-        """Keep `rows` in memory if half of the free room holds them: the operator needs the other half to work."""
-        room = min(self._budget.room // 2, self._budget.limit // 2 - self.held)
+        """Keep `rows` in memory if half of the free room holds them, up to a quarter of the budget in all."""
+        room = min(self._budget.room // 2, self._budget.limit // 4 - self.held)
         if self._overflow is not None and rows.nbytes > room:
             return self._overflow.put(rows, segment)
         self._budget.charge(rows.nbytes, "a page in memory")
