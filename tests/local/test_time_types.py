@@ -207,10 +207,49 @@ def test_a_window_finer_than_a_day_over_dates_is_refused():
         flow.source(table(pa.date32(), [(1, 1)]), time="t").window(range="1 h").agg(n=pk.count())
 
 
-def test_seconds_too_far_away_for_microseconds_are_rows_without_a_time():
+def test_seconds_too_far_away_for_microseconds_are_out_of_range():
     flow = pk.LocalFlow()
     source = flow.source(pa.table({"t": pa.array([5, 10**14, -(10**14)], pa.timestamp("s"))}), time="t", name="s")
     rows, late = source.to_memory(), source.late.to_memory()
     flow.run()
     assert rows.table().num_rows == 1
-    assert late.table().column("late_reason").to_pylist() == ["no-time", "no-time"]
+    assert late.table().column("late_reason").to_pylist() == ["out-of-range", "out-of-range"]
+
+
+FAR = {
+    "least and largest long": (pa.int64(), [2**62 - 1, 1 - 2**62], [2**62, -(2**62), 2**63 - 2, 2**63 - 1, -(2**63)]),
+    "dates": (pa.date32(), [2**30 - 1, 1 - 2**30], [2**30, 2**31 - 1, -(2**31)]),
+    "milliseconds": (pa.timestamp("ms"), [2**62 // 1000], [2**62 // 1000 + 1, (2**63 - 1) // 1000, 2**63 - 1]),
+}
+
+
+@pytest.mark.parametrize("name", FAR)
+@pytest.mark.parametrize("window", ["tumbling", "sliding", "session", "by tuple"])
+def test_a_time_out_of_range_is_late_and_all_other_windows_hold_their_rows(name, window):
+    kind, near, far = FAR[name]
+    width = pa.int32() if pa.types.is_date(kind) else pa.int64()
+    rows = pa.table({"k": [1] * len(near + far), "t": pa.array(near + far, width).cast(kind)})
+    flow = pk.LocalFlow()
+    source = flow.source(rows, time="t")
+    counts = source.window(WINDOWS[window](lambda steps: length(kind, steps))).agg(last=pk.max("t"), first=pk.min("t"))
+    out, late = counts.to_memory(), counts.late.to_memory()
+    report = flow.run().progress()
+    assert late.table().column("late_reason").to_pylist() == ["out-of-range"] * len(far)
+    assert late.table().column("t").combine_chunks().equals(rows.column("t").combine_chunks()[len(near) :])
+    assert late.table().column("missed_from").null_count == len(far)
+    assert sum(report.epochs[0].no_time.values()) == len(far)
+    starts, ends, last, first = (
+        on_axis(out.table().column(n)) for n in ("window_start", "window_end", "last", "first")
+    )
+    assert {*last} | {*first} >= {*on_axis(rows.column("t").slice(0, len(near)))}
+    assert all(a <= x and y < b for a, b, x, y in zip(starts, ends, first, last, strict=True))
+
+
+def test_a_time_out_of_range_moves_no_bound():
+    flow = pk.LocalFlow()
+    source = flow.source(
+        [table(pa.int64(), [(1, 2**62), (1, 3)]), table(pa.int64(), [(1, 3)])], time="t", progress=pk.ordered()
+    )
+    rows = source.to_memory()
+    flow.run()
+    assert rows.table().column("t").to_pylist() == [3, 3]

@@ -141,13 +141,14 @@ def test_f29_spark_gives_what_a_local_flow_gives_in_the_same_epochs_across_a_res
 
 
 FAR = 2**63 - 2
+ENDS = [2**63 - 1, -(2**63), FAR, -FAR, 2**62, -(2**62)]
 LATE = {
-    "ticks": (pa.int64(), [FAR, 7, -1, None, -FAR, FAR - 1], ["tumbling", "sliding", "sparse", "session"]),
+    "ticks": (pa.int64(), [2**62 - 1, 7, -1, None, *ENDS, 2**62 - 2], ["tumbling", "sliding", "sparse", "session"]),
     "counts": (pa.int64(), [500, 7, -1, None], ["numbers", "landmark", "each row"]),
     "small": (pa.int16(), [32767, 7, 32760, -32768], ["tumbling", "session"]),
     "zoned": (pa.timestamp("us", "UTC"), [10**15, 7, -1, None], ["minutes", "visits"]),
     "local": (pa.timestamp("us"), [10**15, 90_000_000, -1], ["minutes", "visits"]),
-    "days": (pa.date32(), [20_000, 0, 19_999, None], ["weeks"]),
+    "days": (pa.date32(), [20_000, 0, None, 2**31 - 1, -(2**31), 2**30, 19_999], ["weeks"]),
 }
 MORE_WINDOWS = {
     **WINDOWS,
@@ -159,7 +160,7 @@ MORE_WINDOWS = {
 
 
 def test_late_rows_say_which_windows_they_missed_as_in_process(spark, tmp_path):
-    """Also beyond the ends of the axis, where an edge is null and never an overflow."""
+    """Also where the time is out of range: there an edge is null and never an overflow."""
 
     def asked(flow: Any, sources: dict[str, Any]) -> list[Any]:
         outlets = []
@@ -196,6 +197,29 @@ def numbered(rows: pa.Table) -> pa.Table:
     """Rows with days for dates, which Python has only up to the year 9999."""
     days = [column.cast(pa.int32()) if pa.types.is_date(column.type) else column for column in rows.columns]
     return pa.table(days, names=rows.column_names)
+
+
+def test_times_out_of_range_are_late_and_counted_as_in_process(spark, tmp_path):
+    """In a flow that does nothing but one aggregation, rows are counted with its partials once these are few."""
+    epochs = [pa.table({"t": pa.array([*times, None], pa.int64())}) for times in ([1, 2**62, 5], [9, *ENDS, 3], [12])]
+
+    def asked(flow: Any, source: Any) -> tuple[Any, Any]:
+        counts = flow.source(source, time="t", progress=pk.ordered(), name="s").window(range=4).agg(n=pk.count())
+        return counts.to_memory(), counts.late.to_memory()
+
+    local = pk.LocalFlow()
+    expected = asked(local, epochs)
+    wanted = local.run().progress()
+    feed = Feed(tmp_path / "in", epochs[0].schema)
+    for epoch in epochs:
+        feed.add(epoch)
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="64 MB")
+    found = asked(flow, feed.stream(spark))
+    report = flow.run().progress()
+    for ours, theirs in zip(found, expected, strict=True):
+        assert multiset(ours.table()) == multiset(theirs.table())
+    for ours, theirs in zip(report.epochs, wanted.epochs, strict=True):
+        assert (ours.rows_in, ours.late, ours.no_time) == (theirs.rows_in, theirs.late, theirs.no_time)
 
 
 START = datetime(2026, 1, 1)

@@ -25,6 +25,9 @@ TIME_MAX: Time = 2**63 - 1
 Times = npt.NDArray[np.int64]
 """The times of many rows."""
 
+FARTHEST: dict[TimeUnit, int] = {"microseconds": 2**62, "days": 2**30, "ticks": 2**62}
+"""How many steps from 0 a row's time must stay below: so what windows add to it stays within its type."""
+
 
 STEPS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 """Microseconds in a step of a timestamp column, by its unit."""
@@ -79,6 +82,16 @@ def _in_microseconds(times: pa.TimestampArray) -> pa.TimestampArray:
         steps = times.view(pa.int64())
         near = pc.and_(pc.less_equal(steps, most), pc.greater_equal(steps, -most))
         return pc.if_else(near, times, None).cast(kind)
+
+
+def in_range(times: pa.Int64Array, unit: TimeUnit) -> pa.BooleanArray:
+    """Which times are near enough to 0 to be used; null where there is none.
+
+    >>> in_range(pa.array([2**30 - 1, -(2**30), None]), "days").to_pylist()
+    [True, False, None]
+    """
+    end = FARTHEST[unit]
+    return pc.and_(pc.less(times, end), pc.greater(times, -end))
 
 
 def from_times(times: pa.Int64Array, kind: pa.DataType) -> pa.Array:

@@ -200,7 +200,8 @@ class Stream(Outlets):
     def late(self) -> Outlets:
         """The rows, of every source this stream is made from, that came below their source's bound, or their group's.
 
-        They have their source's columns and two more: `late_source`, and `late_reason`: ``late`` or ``no-time``. Those
+        They have their source's columns and two more: `late_source`, and `late_reason`: ``late``, ``no-time``, or
+        ``out-of-range`` if the time is 2⁶² steps from 0 or farther (a date: 2³⁰ days). Those
         of a window aggregation also have `missed_from` and `missed_until`: where the first window that the row would
         have been in starts, and where the last one ends. Both are null if its time does not tell: see docs/windows.md.
 

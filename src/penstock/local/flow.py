@@ -26,7 +26,7 @@ from penstock.core.operator import Logic, Out, Quiet, State, compacts
 from penstock.core.pages import PageStore, names_of
 from penstock.core.progress import Policy, Seen, Track, follow, wake
 from penstock.core.rows import TIME, with_times
-from penstock.core.time import TIME_MAX, TIME_MIN, Time, as_times, show_time
+from penstock.core.time import TIME_MAX, TIME_MIN, Time, as_times, in_range, show_time
 from penstock.flow.display import Explanation, Status, preformatted
 from penstock.flow.display import State as DisplayState
 from penstock.flow.explain import explain
@@ -447,7 +447,7 @@ class _Epoch:
             seconds=seconds,
             rows_in={n.name: self._done[n].num_rows - self._turned_away.get(n, 0) for n in self.tracks},
             late={node.name: _count(self._late[node], "late") for node in self.tracks},
-            no_time={node.name: _count(self._late[node], "no-time") for node in self.tracks},
+            no_time={n.name: self._late[n].num_rows - _count(self._late[n], "late") for n in self.tracks},
             bounds={node.name: show_time(track.bound, node.unit) for node, track in self.tracks.items()},
             operators=self._operators,
         )
@@ -459,10 +459,11 @@ class _Epoch:
         # Tables that differ in nullability or metadata only are alike.
         rows = pa.Table.from_arrays(rows.columns, schema=node.columns)
         times = as_times(rows.column(node.time))
-        # TIME_MIN and TIME_MAX are before and after every row: a reach that ends there would seem to hold them.
-        ends = pc.is_in(times, pa.array([None, TIME_MIN, TIME_MAX], pa.int64()))
-        late = pc.or_(ends, pc.fill_null(pc.less(times, self._query._tracks[node].bound), fill_value=True))
-        reason = pc.if_else(ends, "no-time", "late").filter(late)
+        usable = pc.fill_null(in_range(times, node.unit), fill_value=False)
+        late = pc.or_(pc.invert(usable), pc.less(times, self._query._tracks[node].bound))
+        late = pc.fill_null(late, fill_value=True)
+        missing = pc.is_null(rows.column(node.time)).combine_chunks()
+        reason = pc.if_else(missing, "no-time", pc.if_else(usable, "late", "out-of-range")).filter(late)
         kept = rows.append_column(TIME, times).filter(pc.invert(late))
         source = pa.array([node.name] * len(reason), pa.string())
         self._late[node] = rows.filter(late).append_column("late_source", source).append_column("late_reason", reason)

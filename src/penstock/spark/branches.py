@@ -34,7 +34,7 @@ from penstock.flow.graph import (
 )
 from penstock.flow.sinks import Sink
 from penstock.operators.window_join.config import KEEPS_LEFT, KEEPS_RIGHT
-from penstock.spark.types import any_null, col, nulls, renamed, spark_type, time_as_long, time_from_long
+from penstock.spark.types import any_null, col, nulls, renamed, said_as_long, spark_type, time_as_long, time_from_long
 
 TAG, MARK = RESERVED[2:4]
 
@@ -262,7 +262,7 @@ def with_time(source: SourceNode) -> DataFrame:
     added: list[Column] = [time_as_long(col(str(source.time)), kinds[str(source.time)]).alias(TIME)]
     if isinstance(source.progress, Punctuated) and source.progress.linear is not None:
         mark = source.progress.linear
-        added.append(time_as_long(col(mark), kinds[mark]).alias(MARK))
+        added.append(said_as_long(col(mark), kinds[mark]).alias(MARK))
     return rows.select("*", *added)
 
 
@@ -311,7 +311,7 @@ def _select_step(rows: DataFrame, node: SelectNode) -> DataFrame:
 
 def _statement_step(rows: DataFrame, node: StatementNode) -> DataFrame:
     """What rows say of their groups; those that say nothing have no time then, and are left behind with such rows."""
-    bound = time_as_long(col(node.said), rows.schema[node.said].dataType).alias(TIME)
+    bound = said_as_long(col(node.said), rows.schema[node.said].dataType).alias(TIME)
     return rows.select(*map(col, node.columns.names), bound)
 
 

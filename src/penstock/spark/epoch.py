@@ -25,7 +25,7 @@ from penstock.core.master import TableSource
 from penstock.core.operator import State
 from penstock.core.progress import Punctuated, Seen, Track, follow, wake
 from penstock.core.rows import HASH, TIME
-from penstock.core.time import TIME_MAX, TIME_MIN, Time, show_time
+from penstock.core.time import FARTHEST, TIME_MAX, TIME_MIN, Time, show_time
 from penstock.flow.graph import (
     AggregateNode,
     GuardNode,
@@ -70,7 +70,7 @@ from penstock.spark.session import settings
 from penstock.spark.shard import TURNED_AWAY, Inlet, PortBounds, ShardTask, packed
 from penstock.spark.sinks import deliver
 from penstock.spark.tables import settled_on_spark
-from penstock.spark.types import col, long, nulls, renamed, shard_of, signed, time_as_long, time_from_long
+from penstock.spark.types import col, in_range, long, nulls, renamed, shard_of, signed, time_as_long, time_from_long
 from penstock.storage.files import sync_tree
 from penstock.storage.tables.reading import kind_of
 from penstock.storage.versioned import Checkpoint, Ledger, Plan, next_ledger, state_from_json
@@ -543,7 +543,7 @@ class _EpochWork:
             parts += [engine._tagged(branch) for branch in self._layout.branches if _is_static(branch)]
         if not parts:
             parts = [engine._spark.range(0).select(*engine._empty_columns())]
-        return _union(parts).withColumn(IN_TIME, sf.expr(f"{TIME} >= {self._bounds}"))
+        return _union(parts).withColumn(IN_TIME, sf.expr(self._is_in_time))
 
     def _deliver_results(self, rows: DataFrame) -> None:
         sinks = [sink for sink in self._engine._sinks if sink.emits == "results"]
@@ -570,7 +570,8 @@ class _EpochWork:
         if branch is None:
             raise TypeError(source)
         late = self._gathered(rows.where(f"{IN_TIME} IS NOT TRUE"), len(self._engine.sources))
-        reason = sf.expr(f"CASE WHEN {TIME} IS NULL THEN 'no-time' ELSE 'late' END AS late_reason")
+        why = f"WHEN {TIME} IS NULL THEN 'no-time' WHEN {in_range(source.unit)} THEN 'late' ELSE 'out-of-range'"
+        reason = sf.expr(f"CASE {why} END AS late_reason")
         more = [sf.lit(source.name).alias("late_source"), reason]
         if windows is not None:
             more += missed(windows, source, schemas.types_of(windows)[windows.config.start])
@@ -779,18 +780,24 @@ class _EpochWork:
         return rows.where(f"{TAG} IN ({tags}) AND {IN_TIME}{keyed}").drop(IN_TIME)
 
     @property
-    def _bounds(self) -> str:
-        """The bound that each row's source had when the epoch began, as SQL: rows first, then bounds.
+    def _is_in_time(self) -> str:
+        """Whether a row is not below the bound that its source had when the epoch began, as SQL; null if out of range.
+
+        Rows first, then bounds: those of this epoch say nothing of its rows.
 
         Looked up in an array and not compared with a literal, because Spark writes literals into the code it
         generates: every epoch would compile its own and start cold.
         """
         tracks = self._engine.ledger.tracks
-        bounds = [
-            tracks.get(branch.edge.root.name, Track()).bound if branch.from_source else TIME_MIN
-            for branch in self._layout.branches
-        ]
-        return f"element_at(array({', '.join(map(long, bounds))}), {TAG} + 1)"
+        bounds, ends = [], []
+        for branch in self._layout.branches:
+            root = branch.edge.root
+            rows_of_source = branch.from_source and not any(isinstance(s, StatementNode) for s in branch.edge.steps)
+            end = FARTHEST[root.unit] if rows_of_source else TIME_MAX
+            bounds.append(tracks.get(root.name, Track()).bound if branch.from_source else TIME_MIN)
+            ends.append(end)
+        bound, farthest = (f"element_at(array({', '.join(map(long, each))}), {TAG} + 1)" for each in (bounds, ends))
+        return f"CASE WHEN {TIME} < {farthest} AND {TIME} > -{farthest} THEN {TIME} >= {bound} END"
 
     def _counters(self) -> list[Column]:
         """What to count of each source while its rows pass: those in time, late, without time, and how far they go."""
@@ -800,8 +807,8 @@ class _EpochWork:
             counters += [
                 f"count_if({ours} AND {IN_TIME}) AS rows{place}",
                 f"count_if({ours} AND NOT {IN_TIME}) AS late{place}",
-                f"count_if({ours} AND {TIME} IS NULL) AS no_time{place}",
-                f"max(CASE WHEN {ours} THEN {TIME} END) AS max_time{place}",
+                f"count_if({ours} AND {IN_TIME} IS NULL) AS no_time{place}",
+                f"max(CASE WHEN {ours} AND {IN_TIME} IS NOT NULL THEN {TIME} END) AS max_time{place}",
             ]
             if isinstance(source.progress, Punctuated) and source.progress.linear is not None:
                 counters.append(f"max(CASE WHEN {ours} THEN {MARK} END) AS mark{place}")

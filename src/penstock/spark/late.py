@@ -11,7 +11,7 @@ from penstock.core.time import TIME_MAX, TIME_MIN
 from penstock.core.windows import Sessions, Slides
 from penstock.flow.graph import MISSED, AggregateNode, SourceNode, keeps_time
 from penstock.operators.aggregate.missed import told_by_time
-from penstock.spark.types import long, time_from_long
+from penstock.spark.types import in_range, long, time_from_long
 
 
 def missed(node: AggregateNode, source: SourceNode, kind: st.DataType) -> list[Column]:
@@ -19,7 +19,9 @@ def missed(node: AggregateNode, source: SourceNode, kind: st.DataType) -> list[C
     windows = told_by_time(node.config) if keeps_time(node.input, source) else None
     if windows is None:
         return [sf.lit(None).cast(kind).alias(name) for name in MISSED]
-    return [_moment(edge, kind).alias(name) for name, edge in zip(MISSED, edges(windows), strict=True)]
+    used = in_range(source.unit)
+    found = (f"CASE WHEN {used} THEN {edge} END" for edge in edges(windows))
+    return [_moment(edge, kind).alias(name) for name, edge in zip(MISSED, found, strict=True)]
 
 
 def edges(windows: Slides | Sessions) -> tuple[str, str]:

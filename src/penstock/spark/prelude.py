@@ -24,7 +24,7 @@ from penstock.operators.aggregate.sketches import ApproxCountDistinct, ApproxQua
 from penstock.spark.types import long, quoted, spark_type
 
 IN_TIME = "__in_time"
-"""Beside the rows of an epoch: whether they came in time; null if they have none."""
+"""Beside the rows of an epoch: whether they came in time; null if they have none, or one out of range."""
 
 LATE, TOP = "__late", "__top"
 """Beside partials that also count: why rows are late, and the latest time of any."""
@@ -67,18 +67,19 @@ def partials_and_counts(node: AggregateNode, lane: Lane, rows: str, inputs: Mapp
     """A query for the same partials of a view, and what must be known of the rows to follow their source's progress.
 
     `inputs` says in which column each of the aggregation's is, `ours` which rows count, in SQL. Rows
-    that are late (1) or have no time (2) are partials by themselves; `__top` is the latest time.
+    that are late (1) or have no time in range (2) are partials by themselves; `__top` is the latest time.
     """
     keys, made = _keys(node, lane), _made(lane)
     names = ", ".join(quoted(name) for name in lane.schema.names[1:])
     grouping = ", ".join(str(place + 1) for place in range(len(keys) + 1))
-    late = f"CASE WHEN {IN_TIME} THEN 0 WHEN {TIME} IS NULL THEN 2 ELSE 1 END"
+    late = f"CASE WHEN {IN_TIME} THEN 0 WHEN {IN_TIME} IS NULL THEN 2 ELSE 1 END"
     # Late rows have no groups here: however many there are, they are one partial for each pane.
     given = "".join(f", CASE WHEN {IN_TIME} THEN {place} END AS {quoted(n)}" for n, place in inputs.items())
     return (
         f"SELECT {_placed(lane)}, {names}, {LATE}, {TOP} FROM ("
         f"SELECT {', '.join(keys)}, {LATE}, {', '.join(made)}, max({TIME}) AS {TOP} FROM ("
-        f"SELECT {TIME}, {late} AS {LATE}{given} FROM {rows} WHERE {ours}) GROUP BY {grouping})"
+        f"SELECT CASE WHEN {IN_TIME} IS NOT NULL THEN {TIME} END AS {TIME}, {late} AS {LATE}{given} "
+        f"FROM {rows} WHERE {ours}) GROUP BY {grouping})"
     )
 
 

@@ -10,7 +10,10 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
+from penstock.core.durations import TimeUnit
 from penstock.core.errors import ConfigError
+from penstock.core.rows import TIME
+from penstock.core.time import FARTHEST, TIME_MAX, TIME_MIN
 
 
 def arrow_columns(schema: st.StructType) -> pa.Schema:
@@ -44,11 +47,22 @@ def time_as_long(column: Column, kind: st.DataType) -> Column:
         return sf.timestamp_diff("MICROSECOND", epoch, column)
     if isinstance(kind, st.DateType):
         return sf.unix_date(column).cast("long")
-    number = column.cast("long")
-    if not isinstance(kind, st.LongType):
-        return number
-    # The two ends of the axis are before and after every row: a row there has no time that could be compared.
-    return sf.when(~number.isin(-(2**63), 2**63 - 1), number)
+    return column.cast("long")
+
+
+def said_as_long(column: Column, kind: st.DataType) -> Column:
+    """What a punctuation says, as a long; the two ends of the axis, before and after every row, say nothing."""
+    number = time_as_long(column, kind)
+    return sf.when(~number.isin(TIME_MIN, TIME_MAX), number) if isinstance(kind, st.LongType) else number
+
+
+def in_range(unit: TimeUnit) -> str:
+    """Whether a row's time is near enough to 0 to be used, as SQL: the same rule as `core.time.in_range`.
+
+    >>> in_range("days")
+    '__time BETWEEN -1073741823L AND 1073741823L'
+    """
+    return f"{TIME} BETWEEN {long(1 - FARTHEST[unit])} AND {long(FARTHEST[unit] - 1)}"
 
 
 def time_from_long(column: Column, kind: st.DataType) -> Column:
