@@ -98,7 +98,8 @@ class LocalFlow(Flow):
     """A flow that runs here and now: sources are Arrow tables, or iterables of them, one per epoch.
 
     `shards` cuts the key space as Spark's tasks would; the budget is divided over them. State that does not fit
-    goes to files in a temporary folder.
+    goes to files in a temporary folder. Expressions have the values, types and errors that they have in Spark 4; one
+    that would have others in process is refused.
 
     >>> flow = LocalFlow(memory="64 MB")
     >>> rows = flow.source([pa.table({"t": [1]}), pa.table({"t": [2]})], time="t").to_memory()

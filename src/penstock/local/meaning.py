@@ -1,88 +1,569 @@
-"""Spark's meaning of expressions where DuckDB has another for the same words: casts, days of the week, substrings."""
+"""Spark SQL expressions as DuckDB SQL of the same meaning and type, that of Spark 4 (ANSI).
+
+DuckDB has other meanings for many of the same words. So nothing is handed to it as it was written: each operator and
+function that is known here says what it is there, and what is not known is refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
 
 from penstock.core.errors import ConfigError
+from penstock.local.casts import cast, error, widened
+from penstock.local.functions import FUNCTIONS, call_of, others_than
+from penstock.local.kinds import INSTANT, INTEGERS, Value, decimal
 
-if TYPE_CHECKING:
-    from sqlglot import exp
+TypeOf = Callable[[str], str]
+"""The type of an expression of DuckDB's."""
 
-TypeOf = Callable[["exp.Expression"], str]
-"""The DuckDB type of an expression; empty if it has none."""
+_LONGEST = 200_000
+"""Characters of SQL at most: what guards a part against errors repeats it, and may do so at every level."""
+
+_INSTEAD = "Compute the column before flow.source(…), or run the flow on Spark."
+
+_UNSIGNED = {"UTINYINT": "SMALLINT", "USMALLINT": "INTEGER", "UINTEGER": "BIGINT", "UBIGINT": "DECIMAL(20,0)"}
+"""The types in which Spark would hold numbers without a sign."""
+
+_COMPARISONS = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM",
+}
+_ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
+_BITWISE = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|"}
+
+_CASTS = {"tinyint": "TINYINT", "smallint": "SMALLINT", "bigint": "BIGINT", "float": "FLOAT"}
+"""Functions that are casts; the parser knows others."""
+
+_DAYS = ("DAY", "WEEK", "MONTH", "YEAR")
+_HOURS = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
+"""Units of lengths of time."""
+
+_TYPES = {
+    exp.DataType.Type.BOOLEAN: "BOOLEAN",
+    exp.DataType.Type.TINYINT: "TINYINT",
+    exp.DataType.Type.SMALLINT: "SMALLINT",
+    exp.DataType.Type.INT: "INTEGER",
+    exp.DataType.Type.BIGINT: "BIGINT",
+    exp.DataType.Type.FLOAT: "FLOAT",
+    exp.DataType.Type.DOUBLE: "DOUBLE",
+    exp.DataType.Type.TEXT: "VARCHAR",
+    exp.DataType.Type.BINARY: "BLOB",
+    exp.DataType.Type.DATE: "DATE",
+    exp.DataType.Type.TIMESTAMP: INSTANT,
+    exp.DataType.Type.TIMESTAMPTZ: INSTANT,
+    exp.DataType.Type.TIMESTAMPLTZ: INSTANT,
+    exp.DataType.Type.TIMESTAMPNTZ: "TIMESTAMP",
+}
 
 
-def as_spark_means(tree: exp.Expression, type_of: TypeOf) -> exp.Expression:
-    """The expression for DuckDB that gives what `tree` gives in Spark."""
-    from sqlglot import exp
-
-    top = exp.Paren(this=tree)
-    for node in reversed(list(tree.walk())):
-        meant = _meant(node, type_of)
-        if meant is not None:
-            node.replace(meant)
-    return top.this
+def in_duckdb(tree: exp.Expression, type_of: TypeOf) -> str:
+    """The SQL by which DuckDB computes what `tree`, over columns that it knows, is in Spark."""
+    return Meaning(type_of).of(tree).sql
 
 
-def check_one_row(tree: exp.Expression, written: str) -> None:
-    """Refuse what is computed from several rows: its value would depend on how the stream was cut into epochs."""
-    from sqlglot import exp
+class Meaning:
+    """Translates expressions over columns whose types DuckDB knows."""
 
-    if tree.find(exp.Window, exp.AggFunc) is not None:
-        raise ConfigError(
-            f"{written!r} is computed from several rows, but an expression computes a value from one row. "
-            f"Aggregate over windows instead: .window(range=…).agg(total=pk.sum('amount'))."
+    def __init__(self, type_of: TypeOf) -> None:
+        self._type_of = type_of
+
+    def of(self, node: exp.Expression) -> Value:
+        """What a part of an expression is in DuckDB."""
+        value = self._of(node)
+        if len(value.sql) > _LONGEST:
+            raise ConfigError(
+                f"{_written(node)[:60]}… is nested too deeply. Compute parts of it in a .select(…) before."
+            )
+        return value
+
+    def _of(self, node: exp.Expression) -> Value:
+        if isinstance(node, exp.Window | exp.AggFunc):
+            raise ConfigError(
+                f"{_written(node)} is computed from several rows, but an expression computes a value from one row. "
+                f"Aggregate over windows instead: .window(range=…).agg(total=pk.sum('amount'))."
+            )
+        if isinstance(node, exp.UDTF):
+            raise ConfigError(
+                f"{_written(node)} makes several rows of one, but an expression computes one value. Do that before "
+                f"flow.source(…)."
+            )
+        rule = _RULES.get(type(node))
+        if rule is not None:
+            return rule(self, node)
+        name, parts = call_of(node) or ("", [])
+        if name in _CASTS and len(parts) == 1:
+            return cast(self.of(parts[0]), _CASTS[name])
+        if name not in FUNCTIONS:
+            raise ConfigError(f"{_written(node)} is not known in process. {_INSTEAD}")
+        values = [self.of(part) for part in parts]
+        try:
+            found = FUNCTIONS[name].call(values)
+        except ConfigError as refused:
+            raise ConfigError(f"{_written(node)}: {refused}") from None
+        if found is None:
+            raise ConfigError(f"{_written(node)} has other arguments than those known in process. {_INSTEAD}")
+        return found
+
+    def _typed(self, sql: str) -> Value:
+        return Value(sql, self._type_of(sql))
+
+    def _column(self, node: exp.Expression) -> Value:
+        found = self._typed(node.sql(dialect="duckdb"))
+        if found.kind.startswith("ENUM"):
+            return Value(f"CAST({found.sql} AS VARCHAR)", "VARCHAR")
+        if found.kind.startswith("TIMESTAMP_"):
+            return Value(f"CAST({found.sql} AS TIMESTAMP)", "TIMESTAMP")
+        if found.kind in _UNSIGNED:
+            return Value(f"CAST({found.sql} AS {_UNSIGNED[found.kind]})", _UNSIGNED[found.kind])
+        return found
+
+    def _literal(self, node: exp.Literal) -> Value:
+        if node.is_string:
+            return Value("'" + node.this.replace("'", "''") + "'", "VARCHAR")
+        return _number(node.this)
+
+    def _text(self, node: exp.RawString) -> Value:
+        return Value("'" + node.this.replace("'", "''") + "'", "VARCHAR")
+
+    def _boolean(self, node: exp.Boolean) -> Value:
+        return Value("TRUE" if node.this else "FALSE", "BOOLEAN")
+
+    def _null(self, node: exp.Null) -> Value:
+        return Value("NULL", '"NULL"')
+
+    def _paren(self, node: exp.Paren) -> Value:
+        inner = self.of(node.this)
+        return inner if inner.number else Value(f"({inner.sql})", inner.kind)
+
+    def _negative(self, node: exp.Expression) -> Value:
+        if isinstance(node.this, exp.Literal) and not node.this.is_string:
+            return _number(f"-{node.this.this}")
+        value = self._numeric(node.this, node)
+        return Value(f"CAST(-{value.sql} AS {value.kind})", value.kind)
+
+    def _arithmetic(self, node: exp.Binary) -> Value:
+        sign = _ARITHMETIC[type(node)]
+        if isinstance(node.expression, exp.Interval) or isinstance(node.this, exp.Interval):
+            return self._moved(node, sign)
+        a, b = self.of(node.this), self.of(node.expression)
+        if b.family == "date" and sign == "+":
+            a, b = b, a
+        if a.family == "date" and b.kind in ("TINYINT", "SMALLINT", "INTEGER") and sign != "*":
+            return Value(f"({a.sql} {sign} {b.sql})", "DATE")
+        if "null" in (a.family, b.family):
+            a, b = (cast(value, other.kind) if value.family == "null" else value for value, other in ((a, b), (b, a)))
+        if {a.family, b.family} <= {"integer", "decimal"} and "decimal" in (a.family, b.family):
+            return self._decimals(node, a, b, sign)
+        kind = widened([a.kind, b.kind])
+        if kind is None or not {a.family, b.family} <= {"integer", "decimal", "float"}:
+            raise self._mixed(node, a, b)
+        a, b = cast(a, kind), cast(b, kind)
+        return Value(f"({a.sql} {sign} {b.sql})", kind)
+
+    def _decimals(self, node: exp.Binary, a: Value, b: Value, sign: str) -> Value:
+        """Decimals in the digits that Spark gives results."""
+        (p, s), (q, t) = a.digits, b.digits
+        if sign == "*":
+            kind = decimal(p + q + 1, s + t)
+        else:
+            scale = max(s, t)
+            kind = decimal(max(p - s, q - t) + scale + 1, scale)
+        if kind is None:
+            raise ConfigError(
+                f"{_written(node)} has more than 38 digits, which Spark would round. Cast its sides to fewer digits, "
+                f"or to DOUBLE."
+            )
+        if sign == "*":
+            a, b = (cast(value, f"DECIMAL({n},{m})") for value, (n, m) in ((a, (p, s)), (b, (q, t))))
+        else:
+            a, b = cast(a, kind), cast(b, kind)
+        return Value(f"CAST({a.sql} {sign} {b.sql} AS {kind})", kind)
+
+    def _moved(self, node: exp.Binary, sign: str) -> Value:
+        """A date or timestamp, some days or hours away."""
+        when, by = node.this, node.expression
+        if isinstance(when, exp.Interval):
+            when, by = by, when
+        value, unit = self.of(when), by.args.get("unit")
+        count, length = by.this.name, unit.name.upper().rstrip("S") if isinstance(unit, exp.Var) else ""
+        if not re.fullmatch(r"-?\d+", count) or length not in (*_DAYS, *_HOURS):
+            raise ConfigError(
+                f"{_written(by)} is not known in process. Write a number and a unit, as in INTERVAL 3 DAYS."
+            )
+        lasts = value.family in ("timestamp", "instant") or (value.family == "date" and length in _DAYS)
+        if sign == "*" or (sign == "-" and when is node.expression) or not lasts:
+            raise ConfigError(f"{_written(node)} is not known in process. {_INSTEAD}")
+        moved = f"({value.sql} {sign} INTERVAL '{count}' {length})"
+        return Value(f"CAST({moved} AS DATE)", "DATE") if value.family == "date" else Value(moved, value.kind)
+
+    def _divided(self, node: exp.Binary) -> Value:
+        a, b = self._numeric(node.this, node), self._numeric(node.expression, node)
+        if "decimal" in (a.family, b.family) and "float" not in (a.family, b.family):
+            raise ConfigError(
+                f"{_written(node)} divides decimals, whose digits Spark counts in a way of its own. Cast one side to "
+                f"DOUBLE, or the result will not be the same."
+            )
+        a, b = cast(a, "DOUBLE"), cast(b, "DOUBLE")
+        return self._unless_zero(node, a, b, f"({a.sql} / {b.sql})", "DOUBLE")
+
+    def _remainder(self, node: exp.Binary) -> Value:
+        a, b = self._numeric(node.this, node), self._numeric(node.expression, node)
+        kind = widened([a.kind, b.kind])
+        if kind is None or "decimal" in (a.family, b.family):
+            raise self._mixed(node, a, b)
+        a, b = cast(a, kind), cast(b, kind)
+        return self._unless_zero(node, a, b, f"({a.sql} % {b.sql})", kind)
+
+    def _whole_part(self, node: exp.Binary) -> Value:
+        a, b = self.of(node.this), self.of(node.expression)
+        if {a.family, b.family} != {"integer"}:
+            raise self._mixed(node, a, b)
+        a, b = cast(a, "BIGINT"), cast(b, "BIGINT")
+        return self._unless_zero(node, a, b, f"({a.sql} // {b.sql})", "BIGINT")
+
+    def _unless_zero(self, node: exp.Expression, a: Value, b: Value, result: str, kind: str) -> Value:
+        wrong = error(f"{_written(node)} divides by zero. try_divide gives NULL on Spark; here, divide by nullif(…, 0)")
+        zero = f"{b.sql} = 0 AND {a.sql} IS NOT NULL"
+        return Value(f"CASE WHEN {zero} THEN {wrong} WHEN {b.sql} <> 0 THEN {result} END", kind)
+
+    def _bitwise(self, node: exp.Binary) -> Value:
+        a, b = self.of(node.this), self.of(node.expression)
+        kind = widened([a.kind, b.kind])
+        if {a.family, b.family} != {"integer"} or kind is None:
+            raise self._mixed(node, a, b)
+        a, b = cast(a, kind), cast(b, kind)
+        if isinstance(node, exp.BitwiseXor):
+            return Value(f"xor({a.sql}, {b.sql})", kind)
+        return Value(f"({a.sql} {_BITWISE[type(node)]} {b.sql})", kind)
+
+    def _compared(self, node: exp.Binary) -> Value:
+        a, b = self._comparable(node, [self.of(node.this), self.of(node.expression)])
+        return Value(f"({a.sql} {_COMPARISONS[type(node)]} {b.sql})", "BOOLEAN")
+
+    def _between(self, node: exp.Between) -> Value:
+        value, low, high = (self.of(node.args[name]) for name in ("this", "low", "high"))
+        (a, low), (b, high) = self._comparable(node, [value, low]), self._comparable(node, [value, high])
+        return Value(f"({a.sql} >= {low.sql} AND {b.sql} <= {high.sql})", "BOOLEAN")
+
+    def _in(self, node: exp.In) -> Value:
+        if others_than(node, "this expressions"):
+            raise ConfigError(f"{_written(node)} is not known in process. {_INSTEAD}")
+        value, *among = self._comparable(node, [self.of(part) for part in (node.this, *node.expressions)])
+        return Value(f"({value.sql} IN ({', '.join(part.sql for part in among)}))", "BOOLEAN")
+
+    def _and(self, node: exp.And) -> Value:
+        """A part is computed only where those before it leave the result open: elsewhere it may be an error."""
+        parts = [self._condition(part) for part in node.flatten()]
+        whens = " ".join(f"WHEN NOT {part} THEN FALSE" for part in parts)
+        return Value(f"CASE {whens} ELSE {' AND '.join(parts)} END", "BOOLEAN")
+
+    def _or(self, node: exp.Or) -> Value:
+        parts = [self._condition(part) for part in node.flatten()]
+        whens = " ".join(f"WHEN {part} THEN TRUE" for part in parts)
+        return Value(f"CASE {whens} ELSE {' OR '.join(parts)} END", "BOOLEAN")
+
+    def _not(self, node: exp.Not) -> Value:
+        return Value(f"(NOT {self._condition(node.this)})", "BOOLEAN")
+
+    def _is(self, node: exp.Is) -> Value:
+        what = node.expression
+        if isinstance(what, exp.Null):
+            return Value(f"({self.of(node.this).sql} IS NULL)", "BOOLEAN")
+        if isinstance(what, exp.Boolean):
+            return Value(f"({self._condition(node.this)} IS {self._boolean(what).sql})", "BOOLEAN")
+        raise ConfigError(f"{_written(node)} is not known in process. {_INSTEAD}")
+
+    def _like(self, node: exp.Binary) -> Value:
+        return self._matched(node, "\\")
+
+    def _escaped(self, node: exp.Escape) -> Value:
+        if not isinstance(node.this, exp.Like | exp.ILike):
+            raise ConfigError(f"{_written(node)} is not known in process. {_INSTEAD}")
+        return self._matched(node.this, node.expression.name)
+
+    def _matched(self, node: exp.Binary, escape: str) -> Value:
+        if isinstance(node.expression, exp.Any | exp.All):
+            raise ConfigError(f"{_written(node)} is not known in process. Write one LIKE for each pattern.")
+        text, pattern = (self._as_text(part) for part in (node.this, node.expression))
+        word = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
+        word = f"NOT {word}" if node.args.get("negate") else word
+        plain = isinstance(node.expression, exp.Literal) and escape not in node.expression.this
+        ends = "" if plain else f" ESCAPE '{escape}'"
+        return Value(f"({text.sql} {word} {pattern.sql}{ends})", "BOOLEAN")
+
+    def _case(self, node: exp.Case) -> Value:
+        ifs, default = node.args["ifs"], node.args.get("default")
+        results = [self.of(part.args["true"]) for part in ifs] + ([self.of(default)] if default is not None else [])
+        results = self._alike(node, results)
+        if node.this is None:
+            conditions = [self._condition(part.this) for part in ifs]
+        else:
+            subject = self.of(node.this)
+            pairs = [self._comparable(node, [subject, self.of(part.this)]) for part in ifs]
+            conditions = [f"{a.sql} = {b.sql}" for a, b in pairs]
+        whens = " ".join(f"WHEN {c} THEN {r.sql}" for c, r in zip(conditions, results, strict=False))
+        ends = f" ELSE {results[-1].sql}" if default is not None else ""
+        return Value(f"CASE {whens}{ends} END", results[0].kind)
+
+    def _if(self, node: exp.If) -> Value:
+        results = [self.of(part) for part in (node.args["true"], node.args.get("false")) if part is not None]
+        first, *rest = self._alike(node, results)
+        ends = f" ELSE {rest[0].sql}" if rest else ""
+        return Value(f"CASE WHEN {self._condition(node.this)} THEN {first.sql}{ends} END", first.kind)
+
+    def _coalesce(self, node: exp.Coalesce) -> Value:
+        parts = self._alike(node, [self.of(part) for part in (node.this, *node.expressions)])
+        return Value(f"coalesce({', '.join(part.sql for part in parts)})", parts[0].kind)
+
+    def _nvl2(self, node: exp.Nvl2) -> Value:
+        given = self.of(node.this)
+        first, second = self._alike(node, [self.of(node.args["true"]), self.of(node.args["false"])])
+        return Value(f"CASE WHEN {given.sql} IS NOT NULL THEN {first.sql} ELSE {second.sql} END", first.kind)
+
+    def _nullif(self, node: exp.Nullif) -> Value:
+        given = self.of(node.this)
+        a, b = self._comparable(node, [given, self.of(node.expression)])
+        return Value(f"CASE WHEN {a.sql} = {b.sql} THEN NULL ELSE {given.sql} END", given.kind)
+
+    def _extreme(self, node: exp.Func) -> Value:
+        parts = self._alike(node, [self.of(part) for part in (node.this, *node.expressions)])
+        name = "greatest" if isinstance(node, exp.Greatest) else "least"
+        return Value(f"{name}({', '.join(part.sql for part in parts)})", parts[0].kind)
+
+    def _cast(self, node: exp.Cast) -> Value:
+        safe = bool(node.args.get("safe"))
+        kind = node.to
+        if kind.this == exp.DataType.Type.DECIMAL:
+            digits = [int(part.name) for part in kind.expressions]
+            to = decimal(*(digits + [10, 0][len(digits) :]))
+        else:
+            to = None if kind.expressions else _TYPES.get(kind.this)
+        if to is None or node.args.get("format") is not None:
+            raise ConfigError(f"{_written(node)} is not known in process. {_INSTEAD}")
+        try:
+            return cast(self.of(node.this), to, safe=safe)
+        except ConfigError as refused:
+            raise ConfigError(f"{_written(node)}: {refused}") from None
+
+    def _array(self, node: exp.Array) -> Value:
+        parts = self._alike(node, [self.of(part) for part in node.expressions])
+        return Value(f"[{', '.join(part.sql for part in parts)}]", f"{parts[0].kind}[]")
+
+    def _struct(self, node: exp.Struct) -> Value:
+        fields = []
+        for part in node.expressions:
+            if isinstance(part, exp.PropertyEQ):
+                name, value = part.this.name, self.of(part.expression)
+            elif isinstance(part, exp.Column | exp.Alias):
+                name, value = part.alias_or_name, self.of(part.this if isinstance(part, exp.Alias) else part)
+            else:
+                raise ConfigError(f"{_written(part)} needs a name in a struct. Write named_struct('name', …).")
+            fields.append(f"{_quoted(name)}: {value.sql}")
+        return self._typed(f"{{{', '.join(fields)}}}")
+
+    def _element(self, node: exp.Bracket) -> Value:
+        """An element of a list. What is not there is an error, as in Spark."""
+        given = self.of(node.this)
+        if not given.kind.endswith("[]") or len(node.expressions) != 1:
+            raise ConfigError(f"{_written(node)} is not known in process. {_INSTEAD}")
+        place = self.of(node.expressions[0])
+        if place.family != "integer":
+            raise self._mixed(node, given, place)
+        count = f"len({given.sql})"
+        if node.args.get("offset"):  # element_at counts from 1, and from the end
+            index = place.sql
+            there = f"abs({index}) BETWEEN 1 AND {count}"
+        else:
+            index = f"{place.sql} + 1"
+            there = f"{index} BETWEEN 1 AND {count}"
+        wrong = error(f"{_written(node)} is not there: the list is shorter")
+        guard = f"CASE WHEN {given.sql} IS NULL OR {place.sql} IS NULL THEN NULL WHEN {there} THEN {given.sql}[{index}]"
+        return Value(f"{guard} ELSE {wrong} END", given.kind.removesuffix("[]"))
+
+    def _floored(self, node: exp.Func) -> Value:
+        name = "floor" if isinstance(node, exp.Floor) else "ceil"
+        if node.args.get("decimals") is not None:
+            raise ConfigError(f"{_written(node)} is not known in process. {_INSTEAD}")
+        value = self._numeric(node.this, node)
+        if value.family == "integer":
+            return cast(value, "BIGINT")
+        if value.family == "decimal":
+            digits, scale = value.digits
+            kind = decimal(digits - scale + (1 if scale else 0), 0) or value.kind
+            return Value(f"CAST({name}({value.sql}) AS {kind})", kind)
+        whole = f"CAST({name}({value.sql}) AS BIGINT)"
+        return Value(f"CASE WHEN isnan({value.sql}) THEN 0 ELSE {whole} END", "BIGINT")  # as a cast in Java
+
+    def _rounded(self, node: exp.Round) -> Value:
+        """Half up, by the digits that are shown of a number and not by its binary fraction."""
+        value, places = self._numeric(node.this, node), node.args.get("decimals")
+        count = self.of(places).number if places is not None else "0"
+        if not re.fullmatch(r"\d+", count):
+            raise ConfigError(f"{_written(node)} is not known in process. Write how many digits to keep, as a number.")
+        keep = int(count)
+        if value.family == "integer":
+            return value
+        if value.family == "decimal":
+            digits, scale = value.digits
+            kept = min(keep, scale)
+            kind = decimal(digits - scale + kept + 1, kept) or value.kind
+            return Value(f"CAST({value.sql} AS {kind})", kind)
+        if value.kind == "FLOAT" or keep > 15:
+            raise ConfigError(f"{_written(node)} is not known in process. Round a DOUBLE to at most 15 digits.")
+        shown = f"CAST(CAST({value.sql} AS VARCHAR) AS DECIMAL(38,20))"
+        rounded = f"CAST(CAST(CAST({shown} AS DECIMAL(38,{keep})) AS VARCHAR) AS DOUBLE)"
+        return Value(f"CASE WHEN abs({value.sql}) < 1e17 THEN {rounded} ELSE {value.sql} END", "DOUBLE")
+
+    def _replaced(self, node: exp.RegexpReplace) -> Value:
+        """All places that match. Spark and DuckDB name groups differently in what comes there."""
+        others = [
+            part for name, part in node.args.items() if name not in ("this", "expression", "replacement") and part
+        ]
+        new = node.args.get("replacement")
+        if others != [] or not isinstance(new, exp.Literal) or set(new.this) & {"$", "\\"}:
+            raise ConfigError(
+                f"{_written(node)} is not known in process. Write three arguments, the last a text without $ and \\."
+            )
+        text, pattern, by = (self._as_text(part) for part in (node.this, node.expression, new))
+        return Value(f"regexp_replace({text.sql}, {pattern.sql}, {by.sql}, 'g')", "VARCHAR")
+
+    def _found(self, node: exp.RegexpExtract) -> Value:
+        """The part that a group of a pattern matched; empty if none did."""
+        group = node.args.get("group")
+        number = "1" if group is None else self.of(group).number
+        if others_than(node, "this expression group") or not re.fullmatch(r"\d", number):
+            raise ConfigError(f"{_written(node)} is not known in process. Write which group, as a number.")
+        text, pattern = (self._as_text(part) for part in (node.this, node.expression))
+        return Value(f"regexp_extract({text.sql}, {pattern.sql}, {number})", "VARCHAR")
+
+    def _numeric(self, part: exp.Expression, node: exp.Expression) -> Value:
+        value = self.of(part)
+        if value.family not in ("integer", "float", "decimal"):
+            raise ConfigError(
+                f"{_written(node)} computes with {value.spark_type}. Cast it to a number, like cast(… AS DOUBLE)."
+            )
+        return value
+
+    def _condition(self, part: exp.Expression) -> str:
+        value = self.of(part)
+        if value.family not in ("boolean", "null"):
+            raise ConfigError(
+                f"{_written(part)} gives {value.spark_type}, not true or false. Compare it with something, as in "
+                f"'{_written(part)} > 0'."
+            )
+        return f"({value.sql})"
+
+    def _as_text(self, part: exp.Expression) -> Value:
+        return cast(self.of(part), "VARCHAR")
+
+    def _comparable(self, node: exp.Expression, values: Sequence[Value]) -> list[Value]:
+        """Values as one type by which Spark compares them."""
+        kinds = list(dict.fromkeys(value.kind for value in values if value.family != "null"))
+        if len(kinds) <= 1:
+            return list(values)
+        families = {value.family for value in values} - {"null"}
+        kind = widened(kinds)
+        if kind is None and "string" in families and len(kinds) == 2:
+            other = next(kind for kind in kinds if kind != "VARCHAR")
+            kind = "BIGINT" if other in INTEGERS else other if Value("", other).family in _READ else None
+        if kind is None:
+            raise self._mixed(node, *(next(v for v in values if v.kind == k) for k in kinds[:2]))
+        return [cast(value, kind) for value in values]
+
+    def _alike(self, node: exp.Expression, values: Sequence[Value]) -> list[Value]:
+        """Values as the type of which one of them comes out."""
+        kinds = list(dict.fromkeys(value.kind for value in values if value.family != "null"))
+        kind = widened(kinds) if kinds else '"NULL"'
+        if kind is None:
+            raise self._mixed(node, *(next(v for v in values if v.kind == k) for k in kinds[:2]))
+        return [cast(value, kind) for value in values]
+
+    def _mixed(self, node: exp.Expression, a: Value, b: Value) -> ConfigError:
+        return ConfigError(
+            f"{_written(node)} has {a.spark_type} and {b.spark_type} side by side. Cast one to the other's type, like "
+            f"cast(… AS {b.spark_type})."
         )
 
 
-def _meant(node: exp.Expression, type_of: TypeOf) -> exp.Expression | None:
-    from sqlglot import exp
+_READ = ("float", "date", "timestamp", "instant", "boolean")
+"""What a text is read as if it is compared with one."""
 
-    if isinstance(node, exp.Cast):
-        return _cast(node, type_of)
-    if isinstance(node, exp.DayOfWeek):
-        return exp.Paren(this=exp.Add(this=node.copy(), expression=exp.Literal.number(1)))
-    if isinstance(node, exp.Anonymous) and node.name.lower() == "weekday":
-        days = exp.Anonymous(this="isodow", expressions=[exp.cast(node.expressions[0].copy(), "date")])
-        return exp.Paren(this=exp.Sub(this=days, expression=exp.Literal.number(1)))
-    if isinstance(node, exp.Substring) and node.args.get("start") is not None:
-        return _substring(node)
-    if isinstance(node, exp.TsOrDsAdd):
-        return exp.cast(node.copy(), "date", copy=False)
-    return None
+_Rule = Callable[[Meaning, exp.Expression], Value]
+
+_RULES: dict[type, _Rule] = {
+    exp.Column: Meaning._column,
+    exp.Dot: Meaning._column,
+    exp.Literal: Meaning._literal,
+    exp.RawString: Meaning._text,
+    exp.Boolean: Meaning._boolean,
+    exp.Null: Meaning._null,
+    exp.Paren: Meaning._paren,
+    exp.Neg: Meaning._negative,
+    exp.Negative: Meaning._negative,
+    **dict.fromkeys(_ARITHMETIC, Meaning._arithmetic),
+    exp.Div: Meaning._divided,
+    exp.Mod: Meaning._remainder,
+    exp.IntDiv: Meaning._whole_part,
+    **dict.fromkeys([*_BITWISE, exp.BitwiseXor], Meaning._bitwise),
+    **dict.fromkeys(_COMPARISONS, Meaning._compared),
+    exp.Between: Meaning._between,
+    exp.In: Meaning._in,
+    exp.And: Meaning._and,
+    exp.Or: Meaning._or,
+    exp.Not: Meaning._not,
+    exp.Is: Meaning._is,
+    exp.Like: Meaning._like,
+    exp.ILike: Meaning._like,
+    exp.Escape: Meaning._escaped,
+    exp.Case: Meaning._case,
+    exp.If: Meaning._if,
+    exp.Coalesce: Meaning._coalesce,
+    exp.Nvl2: Meaning._nvl2,
+    exp.Nullif: Meaning._nullif,
+    exp.Greatest: Meaning._extreme,
+    exp.Least: Meaning._extreme,
+    exp.Cast: Meaning._cast,
+    exp.TryCast: Meaning._cast,
+    exp.Array: Meaning._array,
+    exp.Struct: Meaning._struct,
+    exp.Bracket: Meaning._element,
+    exp.Floor: Meaning._floored,
+    exp.Ceil: Meaning._floored,
+    exp.Round: Meaning._rounded,
+    exp.RegexpReplace: Meaning._replaced,
+    exp.RegexpExtract: Meaning._found,
+}
 
 
-def _cast(node: exp.Cast, type_of: TypeOf) -> exp.Expression | None:
-    """Spark cuts digits off where DuckDB rounds, and a timestamp as a number is in seconds."""
-    from sqlglot import exp
-
-    whole = node.to.this in exp.DataType.INTEGER_TYPES
-    if not whole and node.to.this not in exp.DataType.REAL_TYPES:
-        return None
-    given = type_of(node.this)
-    if given.startswith("TIMESTAMP"):
-        seconds = exp.Anonymous(this="epoch", expressions=[node.this.copy()])
-        number: exp.Expression = exp.Floor(this=seconds) if whole else seconds
-    elif whole and given.startswith(("DOUBLE", "FLOAT", "DECIMAL")):
-        number = exp.Anonymous(this="trunc", expressions=[node.this.copy()])
+def _number(text: str) -> Value:
+    """A number as written, of the type that Spark gives it."""
+    if re.fullmatch(r"-?\d+", text):
+        number = int(text)
+        kind = next((kind for kind, bits in (("INTEGER", 31), ("BIGINT", 63)) if -(2**bits) <= number < 2**bits), None)
+        kind = kind or decimal(len(text.lstrip("-")), 0)
+    elif re.fullmatch(r"-?\d*\.\d*", text):
+        whole, _, fraction = text.lstrip("-").partition(".")
+        kind = decimal(max(len((whole + fraction).lstrip("0")), len(fraction), 1), len(fraction))
     else:
-        return None
-    cast = node.copy()
-    cast.set("this", number)
-    return cast
+        return Value(f"CAST('{text}' AS DOUBLE)", "DOUBLE")
+    if kind is None:
+        raise ConfigError(f"{text} has more than 38 digits. Write it as a double: {text}D.")
+    return Value(f"CAST({text} AS {kind})", kind, number=text)
 
 
-def _substring(node: exp.Substring) -> exp.Expression | None:
-    """Spark reads from place 0 as from place 1."""
-    from sqlglot import exp
+def _written(node: exp.Expression) -> str:
+    """A part of an expression, as Spark writes it."""
+    return str(node.sql(dialect="spark"))
 
-    start = node.args["start"]
-    if isinstance(start, exp.Literal) and start.this != "0":
-        return None
-    zero = exp.EQ(this=exp.Paren(this=start.copy()), expression=exp.Literal.number(0))
-    first = exp.Case(ifs=[exp.If(this=zero, true=exp.Literal.number(1))], default=start.copy())
-    changed = node.copy()
-    changed.set("start", first)
-    return changed
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -7,23 +7,23 @@ are. DuckDB can read nothing else: no files, no extensions, no Python variables.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
 
-from penstock.core.errors import ConfigError
+from penstock.core.errors import ConfigError, FlowError
 from penstock.core.rows import TIME
-from penstock.local.meaning import as_spark_means, check_one_row
+from penstock.flow.failures import in_a_line
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
-_PLACE = "__place"
-"""The place of a row among those given: an expression like explode() makes several rows of one."""
+_ROW = "__row"
+"""A column without values: there are as many rows as given even where no expression names a column of theirs."""
 
 Sides = tuple[dict[str, str], dict[str, str]]
 """What a condition on pairs may call each side's columns, and the columns of the pairs they are."""
@@ -46,13 +46,10 @@ def select(rows: pa.Table, expressions: Sequence[str]) -> pa.Table:
     if any(item.expands for item in computed):
         # How many columns it makes only DuckDB knows: all go through it, to come out in order.
         computed = [columns.computed(item) if isinstance(item, _Passing) else item for item in shown]
-        return _run(rows, columns, computed, expressions).drop_columns([_PLACE])
+        return _as_given(_run(rows, columns, computed, expressions), rows)
     if not computed:
         return _side_by_side(rows, shown, iter(()))
     found = _run(rows, columns, computed, expressions)
-    place = found.column(_PLACE).to_numpy()
-    if place.size != rows.num_rows or (np.diff(place) != 1).any():
-        rows = rows.take(place)
     return _side_by_side(rows, shown, zip(found.column_names, found.columns, strict=True))
 
 
@@ -147,19 +144,11 @@ class _Columns:
         """The column of a dotted name, and the fields in it."""
         return self._known.find(parts[0]), parts[1:]
 
-    def _type_of(self, tree: exp.Expression) -> str:
-        """The DuckDB type of a bound expression; empty if DuckDB refuses it, as it will when it is to compute it."""
-        import duckdb
-
-        names = [name for name in self._rows.column_names if name in self.inside]
-        given = self._rows.slice(0, 0).select(names).rename_columns([self.inside[name] for name in names])
-        with duckdb.connect() as engine:
-            engine.execute(_SETTINGS)
-            engine.register("given", given)
-            try:
-                return str(engine.sql(f"SELECT {tree.sql(dialect='duckdb')} FROM given").types[0])
-            except (duckdb.Error, RuntimeError, ValueError):
-                return ""
+    def given(self, needs: Collection[str]) -> pa.Table:
+        """Some columns, and how many rows there are, as DuckDB sees them."""
+        needed = [name for name in self._rows.column_names if name in needs]
+        given = self._rows.select(needed).rename_columns([self.inside[name] for name in needed])
+        return given.append_column(_ROW, pa.nulls(self._rows.num_rows))
 
     def computed(self, item: _Passing) -> _Computed:
         """A column that passes, as an expression."""
@@ -185,15 +174,44 @@ class _Columns:
                 return exp.Column(this=exp.Star(), table=names[-1], db=names[-2] if len(names) > 1 else None)
             return exp.Dot.build([exp.Column(this=names[0]), *names[1:]]) if fields else exp.Column(this=names[0])
 
-        expands = isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star)
         try:
-            check_one_row(tree, written)
-            meant = as_spark_means(tree.copy().transform(bind), self._type_of)
-            return _Computed(meant.sql(dialect="duckdb"), frozenset(needs), expands)
+            bound = tree.copy().transform(bind)
+            if isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star):
+                return _Computed(bound.sql(dialect="duckdb"), frozenset(needs), expands=True)
+            value, name = (bound.this, bound.alias) if isinstance(bound, exp.Alias) else (bound, written)
+            meant = _meant(_Bound(value.sql(dialect="spark"), self.given(needs).schema, value))
+            return _Computed(f"{meant} AS {_quote(name)}", frozenset(needs))
         except ConfigError as error:
             raise _cannot([written], error) from error
         except Exception as error:  # sqlglot raises whatever it meets
             raise _not_an_expression(written, error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """An expression over columns that DuckDB knows."""
+
+    written: str
+    columns: pa.Schema
+    tree: exp.Expression = field(compare=False)
+
+
+@lru_cache(maxsize=1024)
+def _meant(bound: _Bound) -> str:
+    """The SQL by which DuckDB computes what an expression means in Spark."""
+    import duckdb
+
+    from penstock.local.meaning import in_duckdb
+
+    with _engine(bound.columns.empty_table()) as engine:
+
+        def type_of(sql: str) -> str:
+            try:
+                return str(engine.sql(f"SELECT {sql} FROM given").types[0])
+            except (duckdb.Error, RuntimeError, ValueError) as error:
+                raise ConfigError(str(error)) from error
+
+        return in_duckdb(bound.tree, type_of)
 
 
 def _items(text: str, columns: _Columns) -> Iterator[_Item]:
@@ -233,23 +251,27 @@ def _kept(rows: pa.Table, columns: _Columns, condition: str, find: Find) -> pa.T
 
 
 def _run(rows: pa.Table, columns: _Columns, computed: Sequence[_Computed], written: Sequence[str]) -> pa.Table:
-    """What DuckDB computes, and the place of the row that each row comes from."""
+    """What DuckDB computes."""
     import duckdb
 
-    needs = frozenset().union(*(item.needs for item in computed))
-    needed = [name for name in rows.column_names if name in needs]
-    place = pa.array(np.arange(rows.num_rows))
-    given = rows.select(needed).rename_columns([columns.inside[name] for name in needed]).append_column(_PLACE, place)
-    query = f"SELECT {', '.join(item.text for item in computed)}, {_PLACE} FROM given"
+    try:
+        with _engine(columns.given(frozenset().union(*(item.needs for item in computed)))) as engine:
+            return engine.sql(f"SELECT {', '.join(item.text for item in computed)} FROM given").to_arrow_table()
+    except (duckdb.Error, RuntimeError, ValueError) as error:
+        if rows.num_rows and isinstance(error, duckdb.DataError | duckdb.InvalidInputException):
+            raise FlowError.in_rows(", ".join(written), _KIND.sub("", in_a_line(str(error)))) from error
+        raise _cannot(written, error) from error
+
+
+@contextmanager
+def _engine(given: pa.Table) -> Iterator[Any]:
+    """A DuckDB that sees some rows, under the name ``given``, and nothing else."""
+    import duckdb
+
     with duckdb.connect() as engine:
         engine.execute(_SETTINGS)
         engine.register("given", given)
-        try:
-            found = engine.sql(query).to_arrow_table()
-        except (duckdb.Error, RuntimeError, ValueError) as error:
-            raise _cannot(written, error) from error
-    arrays = [column.cast(_as_given(field, rows)) for field, column in zip(found.schema, found.columns, strict=True)]
-    return pa.table(arrays, names=found.column_names)
+        yield engine
 
 
 _SETTINGS = """
@@ -260,17 +282,21 @@ _SETTINGS = """
 """
 
 
-def _as_given(field: pa.Field, rows: pa.Table) -> pa.DataType:
+def _as_given(found: pa.Table, rows: pa.Table) -> pa.Table:
     """DuckDB gives back some types as others (large strings, zones); a column that only passed keeps its own."""
-    place = rows.schema.get_field_index(field.name)
-    if place >= 0 and _same_family(field.type, rows.schema.field(place).type):
-        return rows.schema.field(place).type
-    return field.type
+    for place, name in enumerate(found.column_names):
+        column, given = found.column(place), rows.schema.get_field_index(name)
+        if given >= 0 and _same_family(column.type, rows.schema.field(given).type):
+            found = found.set_column(place, name, column.cast(rows.schema.field(given).type))
+    return found
 
 
 def _same_family(a: pa.DataType, b: pa.DataType) -> bool:
     return a == b or (pa.types.is_timestamp(a) and pa.types.is_timestamp(b)) or {str(a), str(b)} <= _STRINGS
 
+
+_KIND = re.compile(r"^[\w ]+ Error: ")
+"""How DuckDB begins a message."""
 
 _COLOURS = re.compile("\\x1b\\[[0-9;]*m")
 """How a parser underlines a word in a terminal."""
@@ -297,7 +323,7 @@ def _tree(expression: str) -> exp.Expression:
             "SQL expressions in a local flow need two more packages: pip install 'penstock[local]'."
         ) from missing
     try:
-        tree: Any = sqlglot.parse_one(expression, read="spark")
+        tree: Any = sqlglot.parse_one(expression, read=_spark_4())
     except Exception as error:  # sqlglot raises whatever it meets
         raise _not_an_expression(expression, error) from error
     is_value = isinstance(tree, _values(exp))
@@ -307,6 +333,18 @@ def _tree(expression: str) -> exp.Expression:
             f"Write one over the stream's columns, as in 'amount * 2'."
         )
     return tree
+
+
+@lru_cache(maxsize=1)
+def _spark_4() -> Any:
+    """Spark's SQL as of version 4, in which a quote within quotes is written twice."""
+    from sqlglot.dialects.spark import Spark
+
+    class Spark4(Spark):  # type: ignore[misc]
+        class Tokenizer(Spark.Tokenizer):  # type: ignore[misc]
+            STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
+
+    return Spark4
 
 
 def _values(exp: Any) -> tuple[type, ...]:

@@ -1,0 +1,144 @@
+"""Casts of Spark 4 (ANSI) in DuckDB: what cannot be cast is an error, and a digit too much is cut off, not rounded."""
+
+from __future__ import annotations
+
+from penstock.core.errors import ConfigError
+from penstock.local.kinds import INSTANT, INTEGERS, Value, decimal
+
+_SPACE = r"[\x00-\x20]*"
+_WHOLE = rf"^{_SPACE}[+-]?[0-9]+{_SPACE}$"
+_NUMBER = rf"^{_SPACE}[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?{_SPACE}$"
+_FLOAT = _NUMBER.replace(f"{_SPACE}$", f"[dDfF]?{_SPACE}$")
+_DAY = rf"^{_SPACE}[0-9]{{4}}-[0-9]{{1,2}}-[0-9]{{1,2}}([ T].*)?{_SPACE}$"
+_MOMENT = rf"^{_SPACE}[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}([ T][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}(\.[0-9]{{1,6}})?)?)?"
+_ZONE = r"(Z|[+-][0-9]{2}:[0-9]{2})?"
+_NOT_NUMBERS = {
+    "nan": "NaN",
+    **dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), "Infinity"),
+    **dict.fromkeys(("-inf", "-infinity"), "-Infinity"),
+}
+
+
+def cast(value: Value, to: str, *, safe: bool = False) -> Value:
+    """A value as DuckDB's type `to`; with `safe`, NULL where Spark's try_cast gives it, else an error."""
+    if value.kind == to:
+        return value
+    sql = _cast(value, to, "NULL" if safe else None)
+    if sql is None:
+        raise ConfigError(
+            f"{value.spark_type} as {Value('', to).spark_type} is something else in process than in Spark, or refused "
+            f"there. {_instead(value)}"
+        )
+    return Value(sql, to)
+
+
+def error(message: str, value: str | None = None) -> str:
+    """What raises an error in DuckDB: a message, in which ``{}`` stands for a value."""
+    text = "'" + message.replace("'", "''") + "'"
+    if value is None:
+        return f"error({text})"
+    return "error(" + text.replace("{}", f"' || CAST({value} AS VARCHAR) || '") + ")"
+
+
+def _instead(value: Value) -> str:
+    if value.family == "float":
+        return "Cast it to a decimal before, like cast(x AS decimal(20, 4))."
+    return "Compute the column before flow.source(…)."
+
+
+def _cast(value: Value, to: str, otherwise: str | None) -> str | None:
+    """DuckDB's SQL of a cast; None if there is none with the same meaning."""
+    family, target, sql = value.family, Value("", to).family, value.sql
+    verb = "CAST" if otherwise is None else "TRY_CAST"
+    plain = f"{verb}({sql} AS {to})"
+    if family == "null":
+        return plain
+    if family == "string":
+        return _from_text(value, to, otherwise)
+    same = {
+        "boolean": {"integer"},
+        "integer": {"integer", "boolean"},
+        "float": {"integer", "decimal", "float", "boolean"},
+        "decimal": {"integer", "decimal", "boolean"},
+        "string": {"integer", "decimal", "boolean", "date", "timestamp"},
+        "date": {"timestamp", "instant"},
+        "timestamp": {"date", "instant"},
+        "instant": {"date", "timestamp"},
+    }
+    if target == "integer" and family in ("float", "decimal"):
+        return f"{verb}(trunc({sql}) AS {to})"
+    if target == "decimal" and family == "float":
+        # By the digits that are shown: DuckDB would round the binary fraction.
+        return f"CASE WHEN isfinite({sql}) THEN {verb}(CAST({sql} AS VARCHAR) AS {to}) END"
+    if target == "boolean" and family in ("float", "decimal"):
+        return f"({sql} <> 0)"
+    if target == "string" and family == "instant":
+        return f"CAST({sql} AT TIME ZONE 'UTC' AS VARCHAR)"
+    if family == "instant" and (target == "integer" or to == "DOUBLE"):
+        seconds = f"epoch_us({sql}) / 1000000.0"
+        return f"{verb}(floor({seconds}) AS {to})" if target == "integer" else f"CAST({seconds} AS DOUBLE)"
+    if family == "integer" and to == INSTANT:
+        return f"to_timestamp({sql})"
+    return plain if family in same.get(target, ()) else None
+
+
+def _from_text(value: Value, to: str, otherwise: str | None) -> str | None:
+    """A text, read as Spark reads it: DuckDB reads more than Spark in some places and less in others."""
+    text, target = value.sql, Value("", to).family
+    wrong = otherwise or error(
+        f"'{{}}' cannot be read as {Value('', to).spark_type}. try_cast gives NULL instead", text
+    )
+    verb = "CAST" if otherwise is None else "TRY_CAST"
+    bare = rf"regexp_replace({text}, '^{_SPACE}|{_SPACE}$', '', 'g')"
+    read = f"{verb}({bare} AS {to})"
+
+    def if_like(*patterns_and_values: str) -> str:
+        pairs = zip(patterns_and_values[::2], patterns_and_values[1::2], strict=True)
+        whens = " ".join(f"WHEN regexp_matches({text}, '{pattern}') THEN {then}" for pattern, then in pairs)
+        return f"CASE WHEN {text} IS NULL THEN NULL {whens} ELSE {wrong} END"
+
+    if target == "integer":
+        return if_like(_WHOLE, read)
+    if target == "decimal":
+        return if_like(_NUMBER, read)
+    if target == "float":
+        others = " ".join(f"WHEN '{name}' THEN CAST('{meant}' AS {to})" for name, meant in _NOT_NUMBERS.items())
+        read = f"{verb}(regexp_replace({bare}, '[dDfF]$', '') AS {to})"
+        return f"CASE lower({bare}) {others} ELSE {if_like(_FLOAT, read)} END"
+    if target == "boolean":
+        words = {"t": 1, "true": 1, "y": 1, "yes": 1, "1": 1, "f": 0, "false": 0, "n": 0, "no": 0, "0": 0}
+        cases = " ".join(f"WHEN '{word}' THEN {bool(truth)}" for word, truth in words.items())
+        return f"CASE WHEN {text} IS NULL THEN NULL ELSE CASE lower({bare}) {cases} ELSE {wrong} END END"
+    if target == "date":
+        day = f"{verb}(regexp_extract({text}, '[0-9]+-[0-9]+-[0-9]+') AS DATE)"
+        year, month = rf"^{_SPACE}[0-9]{{4}}{_SPACE}$", rf"^{_SPACE}[0-9]{{4}}-[0-9]{{1,2}}{_SPACE}$"
+        return if_like(
+            _DAY, day, year, f"{verb}({bare} || '-01-01' AS DATE)", month, f"{verb}({bare} || '-01' AS DATE)"
+        )
+    if target in ("timestamp", "instant"):
+        return if_like(_MOMENT + (_ZONE if target == "instant" else "") + f"{_SPACE}$", read)
+    return f"encode({text})" if to == "BLOB" else None
+
+
+def widened(kinds: list[str]) -> str | None:
+    """The type that Spark gives values of some types where one of them comes out; None if there is none in process.
+
+    >>> widened(["INTEGER", "BIGINT"]), widened(["INTEGER", "FLOAT"]), widened(["INTEGER", "VARCHAR"])
+    ('BIGINT', 'DOUBLE', None)
+    >>> widened(["DECIMAL(4,1)", "INTEGER"])
+    'DECIMAL(11,1)'
+    """
+    if len(set(kinds)) == 1:
+        return kinds[0]
+    if all(kind in INTEGERS for kind in kinds):
+        return max(kinds, key=lambda kind: INTEGERS[kind])
+    families = {Value("", kind).family for kind in kinds}
+    if families <= {"integer", "decimal"}:
+        digits = [Value("", kind).digits for kind in kinds]
+        scale = max(s for _, s in digits)
+        return decimal(max(p - s for p, s in digits) + scale, scale)
+    if families <= {"integer", "decimal", "float"}:
+        return "DOUBLE"
+    if families <= {"date", "timestamp", "instant"}:
+        return INSTANT if "instant" in families else "TIMESTAMP"
+    return None

@@ -1,0 +1,80 @@
+"""Types of values in DuckDB, and which of Spark's families they are of."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Family = Literal[
+    "null", "boolean", "integer", "float", "decimal", "string", "binary", "date", "timestamp", "instant", "other"
+]
+"""Integers of any width; a timestamp has no zone (TIMESTAMP_NTZ), an instant has (TIMESTAMP)."""
+
+INTEGERS = {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 20}
+"""Types of integers by width, and the digits that Spark gives them as decimals."""
+
+INSTANT = "TIMESTAMP WITH TIME ZONE"
+
+_FAMILIES: dict[str, Family] = {
+    '"NULL"': "null",
+    "BOOLEAN": "boolean",
+    **dict.fromkeys(INTEGERS, "integer"),
+    "FLOAT": "float",
+    "DOUBLE": "float",
+    "VARCHAR": "string",
+    "BLOB": "binary",
+    "DATE": "date",
+    "TIMESTAMP": "timestamp",
+    INSTANT: "instant",
+}
+_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
+_MOST_DIGITS = 38
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value: how DuckDB computes it, and its type there.
+
+    >>> Value("x", "DECIMAL(4,1)").digits
+    (4, 1)
+    """
+
+    sql: str
+    kind: str
+    number: str = ""
+    """The digits of a number that is written as such."""
+
+    @property
+    def family(self) -> Family:
+        """Its type without widths."""
+        return "decimal" if _DECIMAL.fullmatch(self.kind) else _FAMILIES.get(self.kind, "other")
+
+    @property
+    def digits(self) -> tuple[int, int]:
+        """The digits of a decimal, or of an integer as one, and how many of them are behind the point."""
+        if self.family == "integer":
+            return len(self.number.lstrip("-")) or INTEGERS[self.kind], 0
+        found = _DECIMAL.fullmatch(self.kind)
+        if found is None:
+            raise TypeError(self)
+        return int(found[1]), int(found[2])
+
+    @property
+    def spark_type(self) -> str:
+        """What Spark calls its type.
+
+        >>> Value("x", "INTEGER[]").spark_type, Value("x", "TIMESTAMP").spark_type
+        ('INTEGER[]', 'TIMESTAMP_NTZ')
+        """
+        names = {"VARCHAR": "STRING", "INTEGER": "INT", "BLOB": "BINARY", "TIMESTAMP": "TIMESTAMP_NTZ"}
+        return "TIMESTAMP" if self.kind == INSTANT else names.get(self.kind, self.kind)
+
+
+def decimal(digits: int, scale: int) -> str | None:
+    """The type of a decimal; None if it has more digits than there can be.
+
+    >>> decimal(12, 2), decimal(40, 2)
+    ('DECIMAL(12,2)', None)
+    """
+    return f"DECIMAL({digits},{scale})" if digits <= _MOST_DIGITS else None

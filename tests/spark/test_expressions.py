@@ -1,0 +1,28 @@
+"""The table of what expressions mean in Spark, by which local flows are tested, is right."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from penstock.spark.types import arrow_columns
+from tests.expressions import CASES, FAILING, ROWS, differences
+
+pytestmark = pytest.mark.spark
+
+AT_ONCE = 200
+"""Expressions in one query: more make it too long to compile."""
+
+
+def test_spark_gives_the_values_types_and_errors_of_the_table(spark):
+    rows = spark.createDataFrame(ROWS).selectExpr("* EXCEPT (nt)", "cast(nt AS timestamp_ntz) AS nt").cache()
+    texts = [f"{case.expression} AS r{place}" for place, case in enumerate(CASES)]
+    columns: list[pa.ChunkedArray] = []
+    for first in range(0, len(texts), AT_ONCE):
+        some = rows.selectExpr(*texts[first : first + AT_ONCE])
+        columns += some.toArrow().cast(arrow_columns(some.schema)).columns
+    assert differences(pa.table(columns, names=[str(place) for place in range(len(columns))])) == []
+    for text in FAILING:
+        with pytest.raises(Exception, match="SQLSTATE: 22"):
+            rows.selectExpr(text).toArrow()
+    rows.unpersist()
