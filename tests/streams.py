@@ -200,8 +200,12 @@ class Run:
             assert out.outlet == "results"
             self.out.append(out.rows)
 
-    def on(self, event: Event) -> None:
-        """Let one thing happen."""
+    def on(self, *events: Event) -> None:
+        """Let things happen, one after the other."""
+        for event in events:
+            self._on(event)
+
+    def _on(self, event: Event) -> None:
         if isinstance(event, Arrive):
             rows = batch(event.rows, self.types[event.port])
             shard = shard_of(rows.column(0).to_numpy(), self.shards)
@@ -248,9 +252,7 @@ class Run:
 
     def end(self) -> None:
         """End both streams as hosts do: each port's bound is the end of time, then there is time for deferred work."""
-        for port in (LEFT, RIGHT):
-            self.on(Advance(port, TIME_MAX))
-        self.on(Idle())
+        self.on(Advance(LEFT, TIME_MAX), Advance(RIGHT, TIME_MAX), Idle())
 
     @property
     def results(self) -> Counter[tuple]:
@@ -275,8 +277,7 @@ def pairs_of(batches: Sequence[pa.RecordBatch]) -> Counter[tuple]:
 def run(case: Case) -> Run:
     """Run a case to its end."""
     join = Run(case.config, case.shards, case.memory)
-    for event in case.events:
-        join.on(event)
+    join.on(*case.events)
     join.end()
     return join
 

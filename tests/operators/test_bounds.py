@@ -178,8 +178,7 @@ def box_despite_debts(config: WindowJoin, *bounds: int) -> Bounds:
 def test_the_larger_side_of_the_joint_box_would_be_broken_by_a_later_pair():
     """Left is at 10, right at 0: the left row at 1 may still meet a right one at 1."""
     join = Run(WindowJoin((("k", "k"),), band(2, 3), time="latest"))
-    for event in (left(t=1, k=1), advance(left=10), advance(right=0), right(t=1, k=1)):
-        join.on(event)
+    join.on(left(t=1, k=1), advance(left=10), advance(right=0), right(t=1, k=1))
     assert list(join.results) == [(1, 1)]
     bounds = join.config.bounds(10, 0)
     assert joint_by_either_side(bounds) == 2
@@ -189,8 +188,7 @@ def test_the_larger_side_of_the_joint_box_would_be_broken_by_a_later_pair():
 def test_the_joint_box_would_be_broken_by_a_pair_that_was_put_off():
     config = WindowJoin((("k", "k"),), band(5, 5), time="latest", method=Ewj(memory=4, page=3, row=1))
     join = Run(config)
-    for event in (left(t=0, k=1), left(t=1, k=2), left(t=2, k=2), right(t=0, k=1), advance(left=4), advance(right=4)):
-        join.on(event)
+    join.on(left(t=0, k=1), left(t=1, k=2), left(t=2, k=2), right(t=0, k=1), advance(left=4), advance(right=4))
     assert config.bound(box_despite_debts(config, 4, 4)) == 4
     assert config.bound(config.bounds(4, 4)) == -1
     join.on(Idle())
@@ -229,8 +227,7 @@ def test_a_pair_that_was_put_off_comes_out_inside_oa_joins_joint_box():
     """The left row is on disk when the right one comes; both bounds pass them before an idle time lets them meet."""
     config = WindowJoin((("k", "k"),), band(5, 5), method=Ewj(memory=4, page=3, row=1))
     join = Run(config)
-    for event in (left(t=0, k=1), left(t=1, k=2), left(t=2, k=2), right(t=0, k=1), advance(left=4), advance(right=4)):
-        join.on(event)
+    join.on(left(t=0, k=1), left(t=1, k=2), left(t=2, k=2), right(t=0, k=1), advance(left=4), advance(right=4))
     assert not join.results
     assert replace(config, method="oa").bounds(4, 4).joint == (4, 4)
     assert config.bounds(4, 4).joint == (-1, -1)
@@ -308,8 +305,7 @@ def test_progress_on_the_earlier_time_takes_both_bounds_not_either():
     still meet a right row at 95: a pair whose earlier time is 50, far below the right bound of 90.
     """
     join = Run(WindowJoin((("k", "k"),), band(2, 200), time="earliest"))
-    for event in (left(t=50, k=1), advance(left=100), advance(right=90)):
-        join.on(event)
+    join.on(left(t=50, k=1), advance(left=100), advance(right=90))
     bounds = join.config.bounds(100, 90)
     assert bounds.individual == (-110, 90)
     join.on(right(t=95, k=1))
@@ -362,8 +358,7 @@ def test_exactly_the_rows_that_can_still_meet_one_are_held(case):
 @examples(0.06)
 def test_nothing_is_held_after_the_final_bounds(case):
     join = Run(case.config, case.shards, case.memory)
-    for event in [*case.events, Advance(LEFT, TIME_MAX), Advance(RIGHT, TIME_MAX)]:
-        join.on(event)
+    join.on(*case.events, Advance(LEFT, TIME_MAX), Advance(RIGHT, TIME_MAX))
     assert join.held == 0
     assert join.results == oracle.window_join(*case.rows, near=near(case.within), how=case.how)
 
@@ -372,14 +367,12 @@ def test_nothing_is_held_after_the_final_bounds(case):
 def test_a_row_is_let_go_exactly_when_the_bound_passes_its_reach(bound, held):
     """The left row at 5 meets right rows up to 8: a bound of 8 leaves one to come, 9 does not."""
     join = Run(WindowJoin((("k", "k"),), band(2, 3)))
-    for event in (left(t=5, k=1), advance(right=bound)):
-        join.on(event)
+    join.on(left(t=5, k=1), advance(right=bound))
     assert join.held == held
 
 
 @pytest.mark.parametrize(("time", "held"), [(5, 1), (4, 0)])
 def test_a_row_that_comes_when_all_its_partners_have_passed_is_not_held_at_all(time, held):
     join = Run(WindowJoin((("k", "k"),), band(2, 3)))
-    for event in (advance(right=8), left(t=time, k=1)):
-        join.on(event)
+    join.on(advance(right=8), left(t=time, k=1))
     assert join.held == held

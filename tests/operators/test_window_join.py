@@ -19,8 +19,7 @@ from tests.streams import LEFT, RIGHT, Arrive, Case, Run, advance, cases, exampl
 
 def pairs(config, *events):
     at_work = Run(config)
-    for event in events:
-        at_work.on(event)
+    at_work.on(*events)
     return sorted(at_work.results.elements(), key=str)
 
 

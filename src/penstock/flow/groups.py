@@ -7,7 +7,6 @@ import pyarrow as pa
 from penstock.core.errors import ConfigError
 from penstock.core.progress import Punctuated
 from penstock.core.rows import RowType
-from penstock.core.windows import Session, Sliding
 from penstock.flow.graph import (
     AggregateNode,
     GuardNode,
@@ -87,11 +86,6 @@ def _stuck(node: OperatorNode, source: SourceNode, policy: Punctuated) -> str:
         f"by=…) speaks of one {groups} at a time: its state would grow, and results would wait, until the source ends. "
         f"{instead}."
     )
-
-
-def closes_groups(window: object, emit: object, method: object) -> bool:
-    """Whether windows asked for so can close group by group."""
-    return isinstance(window, Sliding | Session) and emit == "final" and method in ("auto", "wid")
 
 
 def _statements(source: SourceNode, by: tuple[str, ...]) -> StatementNode:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.core.durations import Duration, DurationLike
 from penstock.core.errors import ConfigError
 from penstock.core.rows import RowType, first_twice
-from penstock.core.windows import SlideByTuple, Sliding, Window, sliding
+from penstock.core.windows import SlideByTuple, Window, sliding
 from penstock.core.within import LEFT, RIGHT, Band, Tumbling
 from penstock.flow.display import preformatted, table
 from penstock.flow.graph import (
@@ -35,11 +35,11 @@ from penstock.flow.graph import (
     passes,
     sources_of,
 )
-from penstock.flow.groups import check_progress, closes_groups, statements_for
+from penstock.flow.groups import check_progress, statements_for
 from penstock.flow.keys import common_key, values_of
 from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
 from penstock.kernels.hashing import can_hash
-from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, WindowAggregate
+from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, WindowAggregate, method_by_groups
 from penstock.operators.aggregate.config import Method as AggregateMethod
 from penstock.operators.aggregate.functions import Count
 from penstock.operators.aggregate.methods import Buffering
@@ -642,14 +642,15 @@ class Windowed:
                 ".distinct(), .sort() or .merge(), or windows were aggregated. Keep the time column in the .select(…) "
                 "before that, or look up after the last window."
             )
-        statements = statements_for(node, self._by) if closes_groups(self._window, emit, method) else None
+        by_groups = method_by_groups(self._window, emit, method)
+        statements = None if by_groups is None else statements_for(node, self._by)
         config = WindowAggregate(
             window=self._window,
             by=self._by,
             aggregates=tuple(aggregates.items()),
             emit=emit,
             unit=node.unit,
-            method="wid" if statements is not None and isinstance(self._window, Sliding) else method,
+            method=method if statements is None or by_groups is None else by_groups,
             start=start,
             end=end,
             punctuated=() if statements is None else tuple(statements.columns.names),

@@ -171,23 +171,14 @@ class WindowAggregate:
                 f"partition={list(self.window.partition)} counts rows by {', '.join(missing)}, "
                 f"which by={list(self.by)} does not show. Add the columns to by=."
             )
-        if self.punctuated and not self.closes_groups:
+        by_groups = method_by_groups(self.window, self.emit, self.method)
+        if self.punctuated and (self.method != by_groups or not set(self.punctuated) <= set(self.by)):
             raise ConfigError(
                 f"{self.window} with method={self.method!r} and emit={self.emit!r} cannot close the windows of one "
                 f"group of {', '.join(self.punctuated)} before the others. Use sliding windows or sessions "
                 f"grouped by these columns, with emit='final', and leave method= out."
             )
         self.window.on(self.unit)
-
-    @property
-    def closes_groups(self) -> bool:
-        """Whether the windows of one group can close before those of others.
-
-        They can where what has come out is also gone: WID holds each window of each group by itself, and a session is
-        one group's. Panes serve windows that are still open; which of a group's windows are closed is not kept.
-        """
-        alone = isinstance(self.window, Session) or (isinstance(self.window, Sliding) and self.method == "wid")
-        return alone and self.emit == "final" and set(self.punctuated) <= set(self.by)
 
     def check(self, inputs: tuple[RowType, ...]) -> None:
         """Raise an error if these rows cannot be aggregated so."""
@@ -368,6 +359,23 @@ class WindowAggregate:
         from penstock.operators.aggregate.choose import logic_of
 
         return logic_of(Given(self, inputs, store, budget, state, meter))
+
+
+def method_by_groups(window: Window, emit: Emit, method: Method | WithParameters) -> Method | None:
+    """The method by which the windows of one group can close before those of others; None if they cannot.
+
+    They can where what has come out is also gone: WID holds each window of each group by itself, and a session is one
+    group's. Panes serve windows that are still open; which of a group's windows are closed is not kept.
+
+    >>> from penstock.core.windows import sliding
+    >>> method_by_groups(sliding(10, 5), "final", "auto"), method_by_groups(sliding(10, 5), "final", "paned")
+    ('wid', None)
+    """
+    if emit != "final" or method not in ("auto", "wid"):
+        return None
+    if isinstance(window, Session):
+        return "auto"
+    return "wid" if isinstance(window, Sliding) else None
 
 
 def is_holistic(function: AnyFunction) -> TypeGuard[Holistic]:
