@@ -299,10 +299,10 @@ class TestDemo:
         assert all(what in said for what in ("not paid within 10 min", "paid twice", "payments     late"))
 
     def test_its_progress_fits_a_line(self, tmp_path):
-        state = OperatorReport(rows_out=5, state_rows=7, state_bytes=1500)
+        state = OperatorReport(state_rows=7, state_bytes=1500)
         bounds = {"orders": "2026-01-05 09:01:02.5", "payments": "none yet"}
         epoch = EpochReport(
-            0, 0.5, rows_in={"orders": 10}, late={"orders": 1}, bounds=bounds, operators={"join0": state}
+            0, 0.5, rows_in={"orders": 10}, late={"orders": 1}, rows_out=5, bounds=bounds, operators={"join0": state}
         )
         writer = demo._Writer(tmp_path, seconds=1)
         writer.rows = 20

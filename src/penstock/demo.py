@@ -230,7 +230,7 @@ class _Writer(threading.Thread):
         """Whether everything was written and taken."""
         if self._failure is not None:
             raise self._failure
-        return self.done and report.rows_in + report.late >= self.rows
+        return self.done and report.rows_in >= self.rows
 
     def stop(self) -> None:
         """Write no more."""

@@ -78,7 +78,7 @@ def test_a_prompt_shows_explain_once():
 def test_a_query_shows_its_status_and_progress(flow, orders):
     orders.to_memory()
     query = flow.run()
-    assert repr(query).startswith("<query in process: ended, last committed epoch: 1; 2 epochs, 2 rows in, ")
+    assert repr(query).startswith("<query in process: ended, last committed epoch: 1; 2 epochs, 2 rows in (0 late), ")
     assert query.status == Status("ended", epoch=1)
     assert query.exception is None
     assert repr(query.progress()) == str(query.progress())

@@ -39,8 +39,8 @@ def test_explain_says_what_each_operator_does_by_which_method_and_why(capsys):
         "    measured: 3 rows in, 1 out over 2 epochs, 0.33 results per row, … s in its tasks",
         "    state: 0 rows, 0 B in 0 pages; most memory charged by one task: …",
         "    where id > 0 (native)",
-        "      source orders by t, progress Ordered: 2 rows, 0 late, bound end",
-        "    source paid by t, progress NoPromise: 1 rows, 1 late, bound end",
+        "      source orders by t, progress Ordered: 2 rows (0 late), bound end",
+        "    source paid by t, progress NoPromise: 2 rows (1 late), bound end",
         "memory: exactly once, late rows of orders, paid",
         "source orders promises rows in order of time; bounds that count: each for pay",
         "source paid promises nothing before it ends; bounds that count: each for pay",
@@ -64,8 +64,8 @@ def test_selections_and_unions_stand_where_they_are_done():
         "memory: exactly once",
         "  select k (native)",
         "    union of 2: progress is that of the slowest",
-        "      source a by t, progress NoPromise: 1 rows, 0 late, bound end",
-        "      source b by t, progress NoPromise: 1 rows, 0 late, bound end",
+        "      source a by t, progress NoPromise: 1 rows (0 late), bound end",
+        "      source b by t, progress NoPromise: 1 rows (0 late), bound end",
         "source a promises nothing before it ends; no operator waits for its bounds",
         "source b promises nothing before it ends; no operator waits for its bounds",
     ]
@@ -73,21 +73,21 @@ def test_selections_and_unions_stand_where_they_are_done():
 
 def test_progress_sums_up_the_epochs_and_shows_the_last():
     report = paid_orders().progress()
-    assert (report.rows_in, report.rows_out, report.late, len(report.epochs)) == (3, 1, 1, 2)
+    assert (report.rows_in, report.rows_out, report.late, len(report.epochs)) == (4, 1, 1, 2)
     assert re.fullmatch(
-        r"2 epochs, 3 rows in, 1 out, 1 late, [\d,]+ rows/s\n"
-        r"last: epoch 1: 0 rows in, 0 out, 0 late, state 0 rows / 0 B, bounds orders end, paid end, \d\.\d\d s",
+        r"2 epochs, 4 rows in \(1 late\), 1 out, [\d,]+ rows/s\n"
+        r"last: epoch 1: 0 rows in \(0 late\), 0 out, state 0 rows / 0 B, bounds orders end, paid end, \d\.\d\d s",
         str(report),
     )
 
 
 def test_before_the_first_epoch_there_is_nothing_to_report():
-    assert str(Report()) == "0 epochs, 0 rows in, 0 out, 0 late, 0 rows/s"
+    assert str(Report()) == "0 epochs, 0 rows in (0 late), 0 out, 0 rows/s"
 
 
 def test_state_is_counted_in_rows_and_bytes():
-    epoch = EpochReport(3, 0.5, operators={"join0": OperatorReport(rows_out=1200, state_rows=5000, state_bytes=64_000)})
-    assert str(epoch) == "epoch 3: 0 rows in, 1,200 out, 0 late, state 5,000 rows / 64.0 kB, bounds , 0.50 s"
+    epoch = EpochReport(3, 0.5, rows_out=1200, operators={"j": OperatorReport(state_rows=5000, state_bytes=64_000)})
+    assert str(epoch) == "epoch 3: 0 rows in (0 late), 1,200 out, state 5,000 rows / 64.0 kB, bounds , 0.50 s"
 
 
 def test_f23_explain_says_what_a_source_promises_and_which_of_its_bounds_count_for_whom():

@@ -141,7 +141,7 @@ def test_a_join_of_two_sinks_is_computed_once_and_given_to_both():
     one, other = pairs.to_memory(), pairs.where("t >= 0").to_memory()
     query = flow.run()
     assert one.table().num_rows == other.table().num_rows == 1
-    assert query.progress().rows_out == 1
+    assert sum(epoch.operators["join0"].rows_out for epoch in query.progress().epochs) == 1
 
 
 # Selections
@@ -654,3 +654,27 @@ def test_windows_turn_to_differences_once_they_are_seen_to_pay_and_results_stay_
     lines = [line.strip() for line in query.explain().splitlines()]
     assert "method differential (windows slide by the panes that enter and leave)" in lines
     assert [line.split()[0] for line in lines if "as much" in line] == ["paned", "wid", "adapt"]
+
+
+# What a query reports
+
+
+def test_progress_counts_all_rows_that_came_and_those_that_sinks_got():
+    flow = pk.LocalFlow()
+    rows = flow.source([table((1, 20), (2, 30)), table((1, 7), (1, 31), (2, 40))], time="t", progress=pk.ordered())
+    counts = rows.window(range=10).by("k").agg(n=pk.count()).where("n > 0 AND k = 1")
+    counts.to_memory()
+    counts.foreach_epoch(lambda rows, epoch: None)
+    counts.late.to_memory()
+    report = flow.run().progress()
+    assert (report.rows_in, report.late, report.rows_out) == (5, 1, 2), "k = 1 has two windows, at 20 and 31"
+    assert str(report).startswith("3 epochs, 5 rows in (1 late), 2 out, ")
+
+
+def test_a_flow_without_an_operator_tells_what_went_out_too():
+    flow = pk.LocalFlow()
+    a, b = (flow.source(table((1, 1), (2, 2)), time="t", name=name) for name in "ab")
+    a.union(b).to_memory()
+    a.where("k = 1").to_memory()
+    report = flow.run().progress()
+    assert (report.rows_in, report.rows_out) == (4, 5)

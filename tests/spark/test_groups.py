@@ -50,7 +50,7 @@ def test_each_group_closes_by_its_own_bound_across_a_restart_on_other_shards(spa
     assert Counter(late.table().column("late_reason").to_pylist()) == {"late": 1, "no-time": 1}
     first, second = query.progress().epochs[:2]
     assert (first.rows_in["s"], first.late["s"]) == (5, 0)
-    assert (second.rows_in["s"], second.late["s"], second.no_time["s"]) == (3, 1, 1)
+    assert (second.rows_in["s"], second.late["s"], second.no_time["s"]) == (5, 1, 1)
 
     stream.add(EPOCHS[2])
     query, results, late = run(3, end=True)

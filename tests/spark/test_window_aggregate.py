@@ -220,6 +220,7 @@ def test_times_out_of_range_are_late_and_counted_as_in_process(spark, tmp_path):
         assert multiset(ours.table()) == multiset(theirs.table())
     for ours, theirs in zip(report.epochs, wanted.epochs, strict=True):
         assert (ours.rows_in, ours.late, ours.no_time) == (theirs.rows_in, theirs.late, theirs.no_time)
+        assert ours.rows_out == theirs.rows_out
 
 
 START = datetime(2026, 1, 1)

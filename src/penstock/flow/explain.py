@@ -187,4 +187,4 @@ def _describe_source(node: SourceNode, report: Report) -> str:
     if isinstance(node.progress, Punctuated) and node.progress.by:
         said += f" for each {', '.join(node.progress.by)}"
         said += f", for all of them by {node.progress.overall}" if node.progress.overall is not None else ""
-    return f"source {node.name} by {node.time}, {said}: {rows:,} rows, {late:,} late, bound {bound}"
+    return f"source {node.name} by {node.time}, {said}: {rows:,} rows ({late:,} late), bound {bound}"

@@ -57,28 +57,33 @@ class EpochReport:
     epoch: int
     seconds: float
     rows_in: Mapping[str, int] = field(default_factory=dict)
+    """Rows that each source gave, the late ones with them."""
     late: Mapping[str, int] = field(default_factory=dict)
+    """Of these, how many came below their bound."""
     no_time: Mapping[str, int] = field(default_factory=dict)
+    """Of these, how many had no time, or one out of range."""
+    rows_out: int = 0
+    """Rows of the streams that sinks take, each stream counted once."""
     bounds: Mapping[str, str] = field(default_factory=dict)
     operators: Mapping[str, OperatorReport] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """One line for a log."""
-        number, rows, out, late, state, size, bounds, seconds = self.cells()
+        number, rows, late, out, state, size, bounds, seconds = self.cells()
         waits = "".join(f", {name}: {op.waits}" for name, op in self.operators.items() if op.waits and op.waits.rows)
         return (
-            f"epoch {number}: {rows} rows in, {out} out, {late} late, "
+            f"epoch {number}: {rows} rows in ({late} late), {out} out, "
             f"state {state} rows / {size}{waits}, bounds {bounds}, {seconds} s"
         )
 
     def cells(self) -> list[str]:
-        """The epoch in the columns of a table: number, rows in, out, late, state in rows and bytes, bounds, seconds."""
+        """The epoch in the columns of a table: number, rows in, late, out, state in rows and bytes, bounds, seconds."""
         operators = self.operators.values()
         return [
             str(self.epoch),
             f"{sum(self.rows_in.values()):,}",
-            f"{sum(op.rows_out for op in operators):,}",
             f"{sum(self.late.values()) + sum(self.no_time.values()):,}",
+            f"{self.rows_out:,}",
             f"{sum(op.state_rows for op in operators):,}",
             show_bytes(sum(op.state_bytes for op in operators)),
             ", ".join(f"{name} {bound}" for name, bound in self.bounds.items()),
@@ -101,7 +106,7 @@ class Totals:
         return Totals(
             self.epochs + 1,
             self.rows_in + sum(epoch.rows_in.values()),
-            self.rows_out + sum(op.rows_out for op in epoch.operators.values()),
+            self.rows_out + epoch.rows_out,
             self.late + sum(epoch.late.values()) + sum(epoch.no_time.values()),
             self.seconds + epoch.seconds,
         )
@@ -125,17 +130,17 @@ class Report:
 
     @property
     def rows_in(self) -> int:
-        """Rows taken from all the sources."""
+        """Rows that all the sources gave, the late ones with them."""
         return self.totals.rows_in
 
     @property
     def rows_out(self) -> int:
-        """Rows that operators gave."""
+        """Rows of the streams that sinks take, each stream counted once; not those of late outlets."""
         return self.totals.rows_out
 
     @property
     def late(self) -> int:
-        """Rows that came below their bound or without a time."""
+        """Rows that came below their bound, without a time, or with one out of range."""
         return self.totals.late
 
     @property
@@ -151,7 +156,7 @@ class Report:
     def __str__(self) -> str:
         """A few lines for people."""
         head = (
-            f"{self.totals.epochs} epochs, {self.rows_in:,} rows in, {self.rows_out:,} out, {self.late:,} late, "
+            f"{self.totals.epochs} epochs, {self.rows_in:,} rows in ({self.late:,} late), {self.rows_out:,} out, "
             f"{self.rows_per_second:,.0f} rows/s"
         )
         return head if not self.epochs else f"{head}\nlast: {self.epochs[-1]}"
@@ -160,7 +165,7 @@ class Report:
         return str(self)
 
     def _repr_html_(self) -> str:
-        head = ["epoch", "rows in", "rows out", "late", "state rows", "state", "bounds", "seconds"]
+        head = ["epoch", "rows in", "late", "rows out", "state rows", "state", "bounds", "seconds"]
         title = str(self).partition("\n")[0]
         return table(title, head, [epoch.cells() for epoch in self.epochs[-_SHOWN:]])
 

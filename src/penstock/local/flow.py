@@ -291,12 +291,17 @@ class LocalQuery:
     def _one(self, tables: dict[SourceNode, pa.Table], end: bool) -> None:
         begun = clock.perf_counter()
         epoch = _Epoch(self, tables, end)
+        given: dict[Node, int] = {}
         for sink in self._sinks:
-            self._deliver(sink, epoch.late(sink.node) if sink.emits == "late" else self._computed(epoch, sink))
+            rows = epoch.late(sink.node) if sink.emits == "late" else self._computed(epoch, sink)
+            self._deliver(sink, rows)
+            if sink.emits == "results":
+                given[sink.node] = rows.num_rows
         self._tracks = epoch.tracks
         self._states |= epoch.states
         self._ended = end
-        self._report = self._report.after(epoch.report(self._report.totals.epochs, clock.perf_counter() - begun))
+        report = epoch.report(self._report.totals.epochs, clock.perf_counter() - begun, sum(given.values()))
+        self._report = self._report.after(report)
 
     def _next(self, node: SourceNode, feed: Iterator[pa.Table]) -> pa.Table | None:
         """A source's rows for the next epoch, as plain types; None at its end."""
@@ -441,12 +446,13 @@ class _Epoch:
             [_widened(_missing(self._late[source], source, node), columns) for source in sources_of(node)]
         )
 
-    def report(self, number: int, seconds: float) -> EpochReport:
+    def report(self, number: int, seconds: float, rows_out: int) -> EpochReport:
         """What this epoch measured."""
         return EpochReport(
             epoch=number,
             seconds=seconds,
-            rows_in={n.name: self._done[n].num_rows - self._turned_away.get(n, 0) for n in self.tracks},
+            rows_in={node.name: self._given[node].num_rows for node in self.tracks},
+            rows_out=rows_out,
             late={node.name: _count(self._late[node], "late") for node in self.tracks},
             no_time={n.name: self._late[n].num_rows - _count(self._late[n], "late") for n in self.tracks},
             bounds={node.name: show_time(track.bound, node.unit) for node, track in self.tracks.items()},

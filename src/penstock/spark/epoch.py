@@ -35,6 +35,7 @@ from penstock.flow.graph import (
     OperatorNode,
     SourceNode,
     StatementNode,
+    WhereNode,
     late_columns,
     sources_of,
     windows_of,
@@ -52,6 +53,7 @@ from penstock.spark.branches import (
     TAG,
     TAG_TYPE,
     Branch,
+    Edge,
     Layout,
     Schemas,
     edges,
@@ -68,7 +70,7 @@ from penstock.spark.late import missed
 from penstock.spark.prelude import IN_TIME, LATE, OVER, TOP, Cap, at_most, is_native, partials, partials_and_counts
 from penstock.spark.session import settings
 from penstock.spark.shard import TURNED_AWAY, Inlet, PortBounds, ShardTask, packed
-from penstock.spark.sinks import deliver
+from penstock.spark.sinks import deliver, deliver_counted
 from penstock.spark.tables import settled_on_spark
 from penstock.spark.types import col, in_range, long, nulls, renamed, shard_of, signed, time_as_long, time_from_long
 from penstock.storage.files import sync_tree
@@ -195,7 +197,8 @@ class Engine:
         return EpochReport(
             epoch=epoch,
             seconds=clock.perf_counter() - begun,
-            rows_in={name: counted.seen.rows - counted.turned_away for name, counted in seen.items()},
+            rows_in={name: counted.seen.rows + counted.late + counted.no_time for name, counted in seen.items()},
+            rows_out=work.rows_out(operators, seen),
             late={name: counted.late + counted.turned_away for name, counted in seen.items()},
             no_time={name: counted.no_time for name, counted in seen.items()},
             bounds={node.name: show_time(ledger.tracks[node.name].bound, node.unit) for node in self.sources},
@@ -383,6 +386,8 @@ class _EpochWork:
         self.native = [node for node in engine.operators if isinstance(node, AggregateNode) and self._is_native(node)]
         """The aggregations whose first half is Spark's in this epoch."""
         self._results: dict[OperatorNode, DataFrame] = {}
+        self._delivered: dict[Node, int] = {}
+        """How many rows streams had for their sinks, where what is counted anyway does not tell."""
         self._partials: dict[OperatorNode, list[DataFrame]] = {}
         self._few: dict[OperatorNode, dict[int, pa.Table]] = {}
         self._many: set[OperatorNode] = set()
@@ -548,9 +553,23 @@ class _EpochWork:
     def _deliver_results(self, rows: DataFrame) -> None:
         sinks = [sink for sink in self._engine._sinks if sink.emits == "results"]
         for sink in sinks:
-            deliver(sink, self._stream(sink.node, rows), self._plan.epoch)
+            stream, node = self._stream(sink.node, rows), sink.node
+            if node in self._delivered or not any(map(_is_thinned, edges(node))):
+                deliver(sink, stream, self._plan.epoch)
+            else:
+                self._delivered[node] = deliver_counted(sink, stream, self._plan.epoch)
         if not sinks:
             rows.write.format("noop").mode("append").save()
+
+    def rows_out(self, operators: Mapping[str, OperatorReport], seen: Mapping[str, _Counted]) -> int:
+        """How many rows the streams had that sinks take, each stream counted once."""
+        streams = dict.fromkeys(sink.node for sink in self._engine._sinks if sink.emits == "results")
+        counted = sum(self._delivered.get(node, 0) for node in streams)
+        roots = [edge.root for node in streams if node not in self._delivered for edge in edges(node)]
+        return counted + sum(
+            operators[root.name].rows_out if isinstance(root, OperatorNode) else seen[root.name].seen.rows
+            for root in roots
+        )
 
     def _deliver_late(self, rows: DataFrame, seen: Mapping[str, _Counted]) -> None:
         """Late rows are few and their outlet rarely has any: they are looked for only if some were counted."""
@@ -897,6 +916,12 @@ def _widened(late: DataFrame, source: SourceNode, columns: pa.Schema) -> DataFra
 
 def _streams(branch: Branch) -> bool:
     return isinstance(branch.edge.root, SourceNode) and branch.edge.root.data.isStreaming
+
+
+def _is_thinned(edge: Edge) -> bool:
+    """Whether fewer rows may leave an edge than its root is known to give."""
+    filtered = isinstance(edge.root, JoinNode) and edge.root.where is not None
+    return filtered or any(isinstance(step, WhereNode) for step in edge.steps)
 
 
 def _is_static(branch: Branch) -> bool:

@@ -26,6 +26,13 @@ def deliver(sink: Sink, rows: DataFrame, epoch: int) -> None:
         raise in_sink(failure, epoch, sink, sources_of(sink.node)) from failure
 
 
+def deliver_counted(sink: Sink, rows: DataFrame, epoch: int) -> int:
+    """Hand an epoch's rows to a sink; how many there were."""
+    count = Observation()
+    deliver(sink, rows.observe(count, sf.count(sf.lit(1)).alias("rows")), epoch)
+    return int(count.get["rows"])
+
+
 def _write(sink: Sink, rows: DataFrame, epoch: int) -> None:
     if isinstance(sink, ParquetSink):
         _parquet(sink, rows, epoch)
