@@ -82,11 +82,11 @@ def ran(spark, cases: Sequence[LookupCase], folder: Path, postgres: str) -> dict
     return found
 
 
-def test_random_lookups_on_spark_equal_joins_of_duckdb(spark, tmp_path, draws, postgres_server):
+def test_random_lookups_on_spark_equal_joins_of_duckdb(interpreted, tmp_path, draws, postgres_server):
     failures = []
     for flow, seed in enumerate(draws(17)):
         cases = drawn(seed)
-        found = ran(spark, cases, tmp_path / str(flow), postgres_server)
+        found = ran(interpreted, cases, tmp_path / str(flow), postgres_server)
         for number, case in enumerate(cases):
             wrong = difference(case, found[number])
             if wrong:
