@@ -33,7 +33,7 @@ def test_the_first_example_of_the_readme_runs(spark, tmp_path, capsys):
     assert len([line for line in code.splitlines() if line]) <= 10
     names = run(code, tmp_path)
     assert names["rows"].table().to_pylist() == [{"id": 1, "t": 0, "t_right": 3}, {"id": 2, "t": 5, "t_right": None}]
-    assert "3 rows in, 2 out" in capsys.readouterr().out
+    assert "3 rows in (0 late), 2 out" in capsys.readouterr().out
 
 
 def test_json_files_become_parquet(spark, tmp_path):

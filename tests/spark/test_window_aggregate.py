@@ -223,6 +223,24 @@ def test_times_out_of_range_are_late_and_counted_as_in_process(spark, tmp_path):
         assert ours.rows_out == theirs.rows_out
 
 
+def test_an_error_in_a_user_defined_aggregate_names_it_as_in_process(spark, tmp_path):
+    own = pk.UserDefined(
+        column="t",
+        partials=(("s", pa.int64()),),
+        type=pa.int64(),
+        lift_values=lambda t: (t,),
+        combine_pairs=lambda a, b: (a[0] + b[0],),
+        lower_partials=lambda p: [1 // 0],
+    )
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="64 MB")
+    flow.source(spark.range(5).withColumnRenamed("id", "t"), time="t").window(range=4).agg(total=own).to_memory()
+    with pytest.raises(
+        pk.FlowError,
+        match=r"^total: lower_partials of the user-defined aggregate of 't' failed: ZeroDivisionError: integer",
+    ):
+        flow.run()
+
+
 START = datetime(2026, 1, 1)
 SALES = pa.schema({"shop": pa.string(), "eur": pa.float64(), "items": pa.int32(), "ts": pa.timestamp("us", "UTC")})
 
