@@ -156,6 +156,17 @@ def test_files_of_committed_epochs_may_go(spark, feed, tmp_path):
     assert run().table()["t"].to_pylist() == [2]
 
 
+def test_files_that_spark_itself_deletes_after_their_epoch_are_not_missed(spark, flow, tmp_path):
+    folder = tmp_path / "in"
+    write_json(folder, *(f'{{"t": {t}}}' for t in range(4)))
+    reader = spark.readStream.schema("t BIGINT").option("maxFilesPerTrigger", 1).option("cleanSource", "delete")
+    rows = orders(flow, reader.json(str(folder))).to_memory()
+    with settings(spark, {"spark.sql.streaming.fileSource.cleaner.numThreads": "0"}):
+        flow.run(end=False)
+    assert rows.table()["t"].to_pylist() == [0, 1, 2, 3]
+    assert len(list(folder.glob("*.json"))) < 4
+
+
 @pytest.mark.parametrize("asked", ["by the session", "by the source"])
 def test_missing_files_are_ignored_where_that_is_asked_for(spark, flow, tmp_path, asked):
     write_json(tmp_path / "in", '{"t": 1}', '{"t": 2}')

@@ -31,7 +31,7 @@ def check_inputs(spark: SparkSession, sources: Sequence[SourceNode], log: SparkL
     Spark lists the files of an epoch before penstock sees it, so what is there now was there then. Files on a remote
     store cost a request each: they are looked for only if the epoch is run `again`, after there was time to delete one.
     """
-    if not (again or log.local) or spark.conf.get(_IGNORE, "false") == "true":
+    if not (again or log.local):
         return
     files = log.files(epoch)
     gone = [path for path in map(_local_path, files) if path is not None and not os.path.exists(path)]
@@ -43,7 +43,7 @@ def check_inputs(spark: SparkSession, sources: Sequence[SourceNode], log: SparkL
     if gone:
         careless = [folder for node in sources for folder, ignores in folders_read(node.data).items() if ignores]
         gone = [path for path in gone if not any(is_within(path, folder) for folder in careless)]
-    if gone:
+    if gone and spark.conf.get(_IGNORE, "false") != "true":
         raise SourceError.missing(epoch, gone)
 
 
