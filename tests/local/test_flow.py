@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.core.errors import ConfigError, DurationError, FlowError
+from penstock.core.errors import ConfigError, DurationError, FlowError, PenstockError
+from penstock.storage.sharing import SharedPages
 from tests.oracle import window_join as oracle
 from tests.streams import COLUMNS, examples
 
@@ -507,6 +508,12 @@ def test_a_page_too_large_to_rewrite_is_cut_and_its_parts_keep_the_file_they_sha
     l, r = pa.concat_tables(left), pa.concat_tables(right)  # noqa: F841, E741
     expected = duckdb.sql(f"SELECT {columns} FROM l {how} JOIN r ON l.k = r.k AND abs(l.t - r.t) <= 5").fetchall()
     assert ids(out.table(), *(["id"] if how == "semi" else ["id", "id_right"])) == Counter(expected)
+
+
+def test_parts_that_delete_the_file_they_share_are_noticed(monkeypatch):
+    monkeypatch.setattr(SharedPages, "drop", lambda self, name: self._store.drop(name))
+    with pytest.raises(PenstockError, match="is missing"):
+        test_a_page_too_large_to_rewrite_is_cut_and_its_parts_keep_the_file_they_share("left")
 
 
 @given(

@@ -165,3 +165,27 @@ def test_another_thread_than_the_main_one_handles_no_signals():
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+def stops_at_once(patch):
+    patch.setattr(GracefulStop, "_carry_out", lambda self, query: query.stop())
+
+
+def lets_the_next_epoch_pass(patch):
+    patch.setattr(GracefulStop, "gate", lambda self, query: None)
+
+
+MUTANTS = [
+    (stops_at_once, test_a_running_epoch_is_waited_for),
+    (
+        lets_the_next_epoch_pass,
+        test_an_epoch_at_the_gate_is_held_until_the_query_has_stopped_and_then_counts_as_interrupted,
+    ),
+]
+
+
+@pytest.mark.parametrize(("mutant", "test"), MUTANTS, ids=[mutant.__name__ for mutant, _ in MUTANTS])
+def test_a_broken_rule_is_noticed(mutant, test, monkeypatch):
+    mutant(monkeypatch)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        test()
