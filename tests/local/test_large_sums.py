@@ -122,3 +122,12 @@ def test_a_sum_in_sql_is_refused_alike():
     flow.sql("SELECT sum(x) AS total FROM s [RANGE 10 SLIDE 10 WATTR t]").to_memory()
     with pytest.raises(pk.FlowError, match="total: the sum of 'x' at"):
         flow.run()
+
+
+def test_rows_between_windows_of_rows_have_a_sum_of_nothing():
+    flow = pk.LocalFlow()
+    epochs = [pa.table({"t": [t], "k": ["a"], "x": [10**t]}) for t in range(6)]
+    windows = flow.source(epochs, time="t", progress=pk.ordered()).window(pk.rows(1, 3, partition="k")).by("k")
+    out = windows.agg(total=pk.sum("x"), middle=pk.mean("x")).to_memory()
+    flow.run()
+    assert sorted(out.table().column("total").to_pylist()) == [100, 100_000]

@@ -172,7 +172,7 @@ def sum_words(numbers: Words, starts: Indices) -> tuple[Longs, Longs]:
     >>> [(int(h) << 32) + int(l) for h, l in zip(high, low)] == [2**64 - 2, 3]
     True
     """
-    largest = max(-int(numbers.min()), int(numbers.max()))
+    largest = max(-int(numbers.min(initial=0)), int(numbers.max(initial=0)))
     if largest * numbers.size < 1 << 63:
         whole = np.add.reduceat(numbers.astype(np.int64, copy=False), starts)
         return carried(np.zeros_like(whole), whole)
