@@ -198,8 +198,10 @@ class TestVacuum:
         page = Page(names[0], 0, 0, 1, rows.nbytes, min_time=1, max_time=1, min_hash=1, max_hash=1)
         checkpoint.commit(Ledger(epoch=0, states={"join0": (State((page,)),)}))
         checkpoint.stage("00000001-0123abcd", "join0", 0, {}, State())
-        (tmp_path / "checkpoint" / "spark" / "offsets").mkdir(parents=True)
-        (tmp_path / "checkpoint" / "spark" / "offsets" / "0").touch()
+        spark = tmp_path / "checkpoint" / "spark"
+        (spark / "offsets").mkdir(parents=True)
+        (spark / "metadata").write_text('{"id":"1"}')
+        (spark / "offsets" / "0").write_text("v1\n{}\n-")
         return checkpoint
 
     def test_what_no_version_needs_goes(self, checkpoint, tmp_path, capsys):
