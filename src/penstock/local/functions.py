@@ -93,7 +93,8 @@ def _math(name: str, template: str = "{name}({{0}})") -> Function:
 
 _POSITIVE = "CASE WHEN {{0}} <= 0 THEN NULL ELSE {name}({{0}}) END"
 _TRIMMED = "{name}({{0}}, {{1}})"
-_PADDED = "CASE WHEN {{2}} = '' THEN left({{0}}, greatest({{1}}, 0)) ELSE {name}({{0}}, greatest({{1}}, 0), {{2}}) END"
+_COUNT = "CASE WHEN {1} < 0 THEN 0 ELSE {1} END"
+_PADDED = "CASE WHEN {{2}} = '' THEN left({{0}}, {count}) ELSE {name}({{0}}, {count}, {{2}}) END"
 
 FUNCTIONS: dict[str, Function] = {
     "upper": Function("upper(replace({0}, 'ß', 'SS'))", "shown", "VARCHAR"),
@@ -105,10 +106,10 @@ FUNCTIONS: dict[str, Function] = {
     "concat_ws": Function("concat_ws({all})", "text text*", "VARCHAR"),
     "replace": Function("replace({0}, {1}, {2})", "text text text", "VARCHAR", default="''"),
     "repeat": Function("repeat({0}, {1})", "text count", "VARCHAR"),
-    "left": Function("left({0}, greatest({1}, 0))", "text count", "VARCHAR"),
-    "right": Function("right({0}, greatest({1}, 0))", "text count", "VARCHAR"),
+    "left": Function(f"left({{0}}, {_COUNT})", "text count", "VARCHAR"),
+    "right": Function(f"right({{0}}, {_COUNT})", "text count", "VARCHAR"),
     "substring": Function(
-        "substring({0}, CASE WHEN {1} = 0 THEN 1 ELSE {1} END, greatest({2}, 0))",
+        "substring({0}, CASE WHEN {1} = 0 THEN 1 ELSE {1} END, CASE WHEN {2} < 0 THEN 0 ELSE {2} END)",
         "text count count",
         "VARCHAR",
         default="2147483647",
@@ -117,8 +118,8 @@ FUNCTIONS: dict[str, Function] = {
     "ltrim": Function(_TRIMMED.format(name="ltrim"), "text text", "VARCHAR", default="' '"),
     "rtrim": Function(_TRIMMED.format(name="rtrim"), "text text", "VARCHAR", default="' '"),
     "btrim": Function(_TRIMMED.format(name="trim"), "text text", "VARCHAR", default="' '"),
-    "lpad": Function(_PADDED.format(name="lpad"), "text count text", "VARCHAR", default="' '"),
-    "rpad": Function(_PADDED.format(name="rpad"), "text count text", "VARCHAR", default="' '"),
+    "lpad": Function(_PADDED.format(name="lpad", count=_COUNT), "text count text", "VARCHAR", default="' '"),
+    "rpad": Function(_PADDED.format(name="rpad", count=_COUNT), "text count text", "VARCHAR", default="' '"),
     "startswith": Function("starts_with({0}, {1})", "text text", "BOOLEAN"),
     "endswith": Function("ends_with({0}, {1})", "text text", "BOOLEAN"),
     "contains": Function("contains({0}, {1})", "text text", "BOOLEAN"),
