@@ -254,6 +254,43 @@ def test_having_is_about_results_and_where_about_rows():
     assert results(sql) == [{"k": "a", "total": 4}]
 
 
+ODD = pa.table({"k": [1, 2], "t": [0, 4], "a": [10, 20], "b": [1, 2], "a-b": [100, 200], "a b": [7, 8]})
+ODD = ODD.append_column("true", pa.array([False, True])).append_column("x.y", pa.array([3, 4]))
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT `a-b`, `a b` AS d, `x.y` FROM s", [(100, 7, 3), (200, 8, 4)]),
+        ("SELECT k FROM s WHERE `a-b` > 150 AND `true`", [(2,)]),
+        ("SELECT sum(`a-b`) AS n, sum(`a-b` + `x.y`) AS m FROM s [RANGE 10 WATTR t]", [(300, 307)]),
+        ("SELECT `a-b`, count(*) AS n FROM s [RANGE 10 WATTR t] GROUP BY `a-b`", [(100, 1), (200, 1)]),
+        (
+            "SELECT k, sum(a) AS `k-x`, count(*) AS x FROM s [RANGE 10 WATTR t] GROUP BY k HAVING `k-x` > 10",
+            [(2, 20, 1)],
+        ),
+        ("SELECT k, sum(a) AS `k-x` FROM s [RANGE 10 WATTR t] GROUP BY k HAVING sum(a) > 10", [(2, 20)]),
+        (
+            "SELECT s.`a-b` AS l, r.`a-b` - r.`a b` FROM s [RANGE 1 WATTR t] JOIN r [RANGE 1 WATTR t] "
+            "ON s.`a-b` = r.`a-b` AND s.`x.y` + r.`x.y` > 6",
+            [(200, 192)],
+        ),
+    ],
+)
+def test_a_name_in_backticks_is_a_column_whatever_it_looks_like(sql, expected):
+    flow = pk.LocalFlow()
+    for name in ("s", "r")[: 1 + (" JOIN " in sql)]:
+        flow.source(ODD, time="t", name=name)
+    out = flow.sql(sql).to_memory()
+    flow.run()
+    assert sorted(tuple(row.values()) for row in out.table().to_pylist()) == expected
+
+
+def test_a_name_in_backticks_that_is_no_column_is_refused_as_such():
+    with pytest.raises(SqlError, match="sum='v-t' is not a column"):
+        results("SELECT sum(`v-t`) AS n FROM s [RANGE 10 WATTR t]")
+
+
 def test_what_is_aggregated_may_be_computed():
     sql = "SELECT sum(v * 10) AS tens, max(v + t) AS most, count(*) AS n FROM s [RANGE 10 WATTR t]"
     assert results(sql) == [{"tens": 100, "most": 13, "n": 4}]

@@ -134,7 +134,7 @@ RUNS = pc.run_end_encode(pa.array(["a"]))
 def test_a_column_that_arrow_cannot_decode_is_refused(column):
     with pytest.raises(
         ConfigError,
-        match=r"^Column 'c' is of type .*, which Arrow cannot take rows of\. Make it a plain column before",
+        match=r"^Column 'c' is of type .*, which Arrow cannot take rows of\. Make it a plain column first",
     ):
         pk.LocalFlow().source(pa.table([column, [0]], names=["c", "t"]), time="t")
 

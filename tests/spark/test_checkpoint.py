@@ -16,6 +16,7 @@ from penstock.storage import lease as leases
 from tests.oracle import window_join as oracle
 from tests.spark.conftest import Feed
 from tests.spark.corrupting import KINDS, Damage, refused, spark_refuses, what_counts
+from tests.storage.test_lease import replaced
 from tests.streams import COLUMNS, pairs_of, table
 
 pytestmark = pytest.mark.spark
@@ -157,6 +158,22 @@ def test_f07_a_flow_that_failed_can_be_started_again_at_once(spark, tmp_path):
     for start in (lambda: flow.start(trigger="100 ms").await_end(), flow.run):
         with pytest.raises(Exception, match="once"):
             start()
+
+
+def test_f07_whatever_fails_once_another_driver_has_the_checkpoint_is_told_as_that(spark, tmp_path):
+    stage = Stage(spark, tmp_path)
+    stage.add(0)
+
+    def lose(rows: Any, epoch: int) -> None:
+        (lease,) = leases._HELD.values()
+        replaced(lease.records, lease)
+        raise FileNotFoundError("a page that the other driver deleted")
+
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "other"), memory="64 MB")
+    source = flow.source(Feed(tmp_path / "left", COLUMNS).stream(spark), time="t", progress=pk.ordered())
+    source.foreach_epoch(lose)
+    with pytest.raises(LeaseError, match="has lost its lease"):
+        flow.run()
 
 
 # Random damage

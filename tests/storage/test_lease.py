@@ -102,8 +102,8 @@ def test_the_lease_of_a_process_of_this_machine_that_is_gone_lapses_at_once(reco
 
 
 def test_a_process_number_that_is_used_again_is_another_process(records):
-    record = {"holder": asdict(replace(Holder.this_process(), began="1")), "beats": 0, "released": False}
-    records.write("lease/00000004.json", record)
+    holder = replace(Holder.this_process(), pid=os.getppid(), began="1")
+    records.write("lease/00000004.json", {"holder": asdict(holder), "beats": 0, "released": False})
     assert take(records, needed).token == 5
 
 
@@ -146,6 +146,22 @@ def test_what_is_left_of_a_lease_after_a_power_cut_lapses(records):
 def replaced(records: Records, lease: Lease) -> None:
     """Somebody takes the lease while its holder sleeps."""
     of_another(records, lease.token + 1)
+
+
+def test_a_lease_that_a_full_disk_kept_from_being_released_is_free_for_its_own_process(records, monkeypatch):
+    def full(self, name, record):
+        raise OSError("No space left on device")
+
+    lease = take(records, needed)
+    with monkeypatch.context() as patch:
+        patch.setattr(Records, "write", full)
+        with pytest.raises(OSError, match="No space"):
+            lease.release()
+    again = take(records, needed)
+    assert again.token == lease.token + 1
+    with pytest.raises(LeaseError, match="has lost its lease"):
+        lease.check()
+    again.release()
 
 
 def test_who_was_replaced_commits_nothing(records, tmp_path):

@@ -23,6 +23,7 @@ from penstock.operators.aggregate.config import EMITTED, AnyFunction
 from penstock.operators.aggregate.spellings import AGGREGATES
 from penstock.operators.window_join import LEFT_ONLY, JoinKeys, JoinTime
 from penstock.sql import Call, Column, Query, Source, parse
+from penstock.sql.text import quoted, unquoted
 
 _STEPS: Mapping[TimeUnit, str | int] = {"microseconds": "1 us", "days": "1 day", "ticks": 1}
 """The shortest windows there are."""
@@ -145,7 +146,8 @@ class _Building:
     def _time_of_pairs(self, sides: list[Stream]) -> JoinTime | None:
         """Which of a pair's times the window goes by; without a window, the one that is among the groups."""
         query = self._query
-        times = [f"{source.alias}.{side._node.time}" for source, side in zip(query.sources, sides, strict=True)]
+        named = [quoted(str(side._node.time)) for side in sides]
+        times = [f"{source.alias}.{time}" for source, time in zip(query.sources, named, strict=True)]
         if query.join is not None and query.join.how in LEFT_ONLY:
             times = times[:RIGHT]
         asked = [query.time] if query.time is not None else [name for name in query.groups if name in times]
@@ -183,23 +185,24 @@ class _Building:
         # Without a window a group is complete once its time is: each moment is a window of its own.
         step = Duration.of(_STEPS[rows._node.unit])
         window = query.window if query.window is not None else Sliding(step, step)
-        windowed = rows.window(window).by(*map(named, query.groups))
+        windowed = rows.window(window).by(*(unquoted(named(group)) for group in query.groups))
         return windowed._aggregated({call.name: function_of(call) for call in calls}, **self._options)
 
 
 def _computed(rows: Stream, calls: list[Call]) -> tuple[Stream, list[Call]]:
     """Rows with what is aggregated as columns, and the calls of those columns."""
     there = rows.columns.names
+    alone = {call.column: unquoted(call.column) for call in calls if call.column is not None}
     for call in calls:
-        if call.column is not None and call.column.isidentifier() and call.column not in there:
-            raise ConfigError.unknown_column(call.function, call.column, there)
-    names = {c.column: f"_argument{n}" for n, c in enumerate(calls) if c.column is not None and c.column not in there}
-    if not names:
-        return rows, calls
+        name = alone.get(call.column or "", "")
+        if name and (name != call.column or name.isidentifier()) and name not in there:
+            raise ConfigError.unknown_column(call.function, name, there)
+    names = {text: f"_argument{number}" for number, text in enumerate(alone) if alone[text] not in there}
     for expression in names:
         rows.select(expression)
-    wide = rows.select("*", *(f"{expression} AS {name}" for expression, name in names.items()))
-    return wide, [replace(call, column=names.get(call.column or "", call.column)) for call in calls]
+    wide = rows.select("*", *(f"{text} AS {name}" for text, name in names.items())) if names else rows
+    known = alone | names
+    return wide, [replace(call, column=known.get(call.column or "")) for call in calls]
 
 
 def _selected(rows: Stream, query: Query, named: Callable[[str], str], marks: Sequence[str]) -> Stream:
@@ -208,8 +211,10 @@ def _selected(rows: Stream, query: Query, named: Callable[[str], str], marks: Se
 
 
 def _shown(item: Column | Call, named: Callable[[str], str]) -> str:
-    written = item.name if isinstance(item, Call) else named(item.expression)
-    return written if written == item.name else f"{written} AS `{item.name}`"
+    if isinstance(item, Call):
+        return quoted(item.name)
+    written = named(item.expression)
+    return written if written == item.name else f"{written} AS `{item.name.replace('`', '``')}`"
 
 
 def _as_written(expression: str) -> str:
@@ -221,7 +226,8 @@ def _unqualified(query: Query, joined: Stream) -> Callable[[str], str]:
     node = joined._node
     assert isinstance(node, JoinNode)
     sides = dict(zip((source.alias for source in query.sources), node.sides, strict=True))
-    qualified = re.compile(rf"'(?:[^'\\]|\\.)*'|\b({'|'.join(map(re.escape, sides))})\.(\w+)")
+    name = r"(\w+|`(?:[^`]|``)+`)"
+    qualified = re.compile(rf"'(?:[^'\\]|\\.)*'|\b({'|'.join(map(re.escape, sides))})\.{name}|`(?:[^`]|``)+`")
 
     def column(found: re.Match[str]) -> str:
         if found[1] is None:
@@ -232,9 +238,10 @@ def _unqualified(query: Query, joined: Stream) -> Callable[[str], str]:
                 f"'{found[0]}' is not in the results: LEFT {node.config.how.upper()} JOIN gives rows of {ours} only. "
                 f"Use columns of {ours}."
             )
-        if found[2] not in sides[found[1]]:
-            raise ConfigError.unknown_column(found[1], found[2], sides[found[1]])
-        return sides[found[1]][found[2]]
+        name = unquoted(found[2])
+        if name not in sides[found[1]]:
+            raise ConfigError.unknown_column(found[1], name, sides[found[1]])
+        return quoted(sides[found[1]][name])
 
     return lambda expression: qualified.sub(column, expression)
 

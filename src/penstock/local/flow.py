@@ -59,9 +59,9 @@ from penstock.flow.report import EpochReport, OperatorReport, Report, added_up, 
 from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink, operators_needed
 from penstock.flow.stream import Stream
 from penstock.kernels.hashing import hash_keys
+from penstock.kernels.plain import plain_columns, plain_rows
 from penstock.kernels.route import shard_of
 from penstock.local import sql
-from penstock.local.plain import plain_columns, plain_rows
 from penstock.operators.aggregate.missed import missed
 from penstock.operators.lookup import LookupJoin
 from penstock.storage.compaction import compact

@@ -178,8 +178,19 @@ class Engine:
 
     def run(self, batch: DataFrame | None, epoch: int, end: bool = False) -> EpochReport | None:
         """Run an epoch and commit it; None if it had been committed already."""
+        self._check_lease()
+        try:
+            return self._run(batch, epoch, end)
+        except Exception:
+            # Whoever took the checkpoint over deletes files that this driver still needs: then that is the cause.
+            self._check_lease()
+            raise
+
+    def _check_lease(self) -> None:
         if self._checkpoint.lease is not None:
             self._checkpoint.lease.check()
+
+    def _run(self, batch: DataFrame | None, epoch: int, end: bool) -> EpochReport | None:
         if epoch == self.ledger.epoch:
             self._checkpoint.spark.compare(self.ledger.batch, epoch)
             return None

@@ -16,7 +16,7 @@ from penstock.sql.description import Call, Column, Query
 from penstock.sql.joins import read_join
 from penstock.sql.scan import Place, scan
 from penstock.sql.sources import names_of_one, names_of_two, read_sources
-from penstock.sql.text import Names, Node, Text, rewritten, unaliased
+from penstock.sql.text import Names, Node, Text, quoted, rewritten, unaliased
 
 WINDOW_COLUMNS = ("window_start", "window_end")
 """Columns of the result that say which window it is of."""
@@ -48,7 +48,7 @@ def _read(sql: str) -> Query:
         condition = rewritten(where.this, names) if where else None
         return Query(asked.select(), sources, where=condition, **asked.grouped())
     join, sources = read_join(text, tree, sources, clauses)
-    times = tuple(f"{source.alias}.{source.time}" for source in sources if source.time)
+    times = tuple(f"{source.alias}.{quoted(source.time)}" for source in sources if source.time)
     after = {place: clause for place, clause in clauses.items() if place[0] == "SELECT"}
     asked = _Asked(text, tree, names_of_two(text, sources), after, times)
     return Query(asked.select(), sources, join, **asked.grouped())
@@ -162,13 +162,13 @@ class _Asked:
 
         def named(node: Node) -> Node:
             if isinstance(node, exp.Column) and node.table:
-                return exp.to_identifier(self._names(node), quoted=False)
+                return exp.var(self._names(node))
             if not is_call(self._text, node):
                 return node
             call = _same(read_call(self._text, node, "", self._names))
             if call not in names:
                 raise self._text.wrong(node, "HAVING is about columns of the result. Select this aggregate as well.")
-            return exp.column(names[call])
+            return exp.var(quoted(names[call]))
 
         return str(having.this.copy().transform(named).sql(dialect="spark"))
 

@@ -8,7 +8,7 @@ from penstock.core.errors import SqlError
 from penstock.sql.clause import Clause
 from penstock.sql.description import Source
 from penstock.sql.scan import Place
-from penstock.sql.text import Names, Node, Text
+from penstock.sql.text import Names, Node, Text, quoted
 
 _PLAIN = {"expressions", "from", "from_", "kind"}
 """What ``SELECT * FROM a`` has, and no more."""
@@ -41,7 +41,7 @@ def names_of_one(text: Text, source: Source) -> Names:
     def name(column: Node) -> str:
         if column.table not in ("", source.alias):
             raise _unknown(text, column, source)
-        return str(column.name)
+        return quoted(column.name)
 
     return name
 
@@ -53,7 +53,7 @@ def names_of_two(text: Text, sources: tuple[Source, ...], shown: tuple[str, str]
     def name(column: Node) -> str:
         if column.table not in aliases:
             raise _unknown(text, column, sources[0])
-        return f"{(shown or aliases)[aliases.index(column.table)]}.{column.name}"
+        return f"{(shown or aliases)[aliases.index(column.table)]}.{quoted(column.name)}"
 
     return name
 

@@ -99,6 +99,7 @@ class Lease:
                 self._done.set()
                 _HELD.pop(self.records.root, None)
                 atexit.unregister(self.release)
+                _LEFT.add((self.records.root, self.token))
                 self._write(released=True)
 
     def _keep(self) -> None:
@@ -126,6 +127,9 @@ class Lease:
 _HELD: dict[str, Lease] = {}
 """The leases of this process, by checkpoint."""
 
+_LEFT: set[tuple[str, int]] = set()
+"""Checkpoints and tokens of leases that this process no longer holds, whatever is written: a disk may be full."""
+
 
 def take(records: Records, in_use: Callable[[], bool]) -> Lease:
     """Take the lease on a checkpoint, or raise `LeaseError` if somebody who is alive holds it.
@@ -141,7 +145,7 @@ def take(records: Records, in_use: Callable[[], bool]) -> Lease:
         mine.release()
     last = max(_tokens(records), default=0)
     record = _read(records, last) if last else None
-    if last and not _is_free(record):
+    if last and not _is_free(record) and (records.root, last) not in _LEFT:
         _watch(records, last)
     holder = Holder.this_process()
     made = records.create(_name(last + 1), {"holder": asdict(holder), "beats": 0, "released": False})

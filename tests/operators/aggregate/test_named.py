@@ -14,6 +14,7 @@ from penstock.core.errors import ConfigError, WindowError
 from penstock.core.meter import Tally
 from penstock.core.operator import State
 from penstock.core.rows import TIME, RowType
+from penstock.core.time import TIME_MAX
 from penstock.core.windows import PartitionedWindow, TupleWindow, landmark, session, slide_by_tuple, sliding
 from penstock.kernels.hashing import hash_keys
 from penstock.operators.aggregate import spellings as pk
@@ -76,6 +77,13 @@ def test_f05_arrivals_do_not_rewrite_the_panes_of_other_partitions():
 def test_f06_a_landmark_window_comes_out_for_every_slide_that_a_bound_completes():
     case = counting(landmark(10), Arrive([row(3)]), Advance(30), Arrive([row(35)]), Advance(40))
     assert sorted(run(case).results) == [(1, None, 10, 1), (1, None, 20, 1), (1, None, 30, 1), (1, None, 40, 2)]
+
+
+@pytest.mark.parametrize("last", [10**6, 2**61])
+def test_f06_at_the_end_slides_without_rows_are_passed_over(last):
+    case = counting(landmark(10), Arrive([row(3), row(5, k=2)]), Arrive([row(last)]), Advance(TIME_MAX))
+    end = last // 10 * 10 + 10
+    assert sorted(run(case).results) == [(1, None, 10, 1), (1, None, end, 2), (2, None, 10, 1)]
 
 
 def test_a_late_row_joins_two_sessions():

@@ -44,6 +44,19 @@ def test_a_table_larger_than_memory_is_the_same_as_one_built_at_once(tmp_path, b
         assert 3000 <= sizes[-1] < 4000
 
 
+def test_views_and_runs_become_plain_columns(tmp_path):
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["x", "y"]))
+    given = pa.table({"k": pa.array(["a", "b", "c"], pa.string_view()), "v": runs})
+    table = build_page_table(str(tmp_path), [given], keys=["k"], memory="100 kB").open()
+    found = pa.Table.from_batches([table.scan(number) for number in range(table.partitions)])
+    assert found.schema.field("k").type == pa.string()
+    assert sorted(map(tuple, (row.values() for row in found.select(["k", "v"]).to_pylist()))) == [
+        ("a", "x"),
+        ("b", "x"),
+        ("c", "y"),
+    ]
+
+
 def test_building_leaves_nothing_behind_on_the_way(tmp_path, monkeypatch):
     spool = tmp_path / "spool"
     spool.mkdir()

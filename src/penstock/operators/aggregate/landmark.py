@@ -56,10 +56,17 @@ class LandmarkAggregation(PanedAggregation):
     def _close(self, first: Wid, after: Wid) -> Iterator[Out]:
         rows = sum(page.rows for role in self.roles for table in self._tables[role] for page in table.pages)
         step = _AT_ONCE if rows <= self.direct_rows else 1
-        for low in range(first, after, step):
+        # At the end only slides that have rows come out, however far apart they are.
+        slides = self._numbers() if self._bound == TIME_MAX else None
+        low = first
+        while low < after:
             high = min(low + step, after)
             yield from self._results.close(low, high, self._read, self._ends)
             self._absorb(high)
+            low = high
+            if slides is not None:
+                slides = slides[slides >= high]
+                low = int(slides[0]) if slides.size else after
 
     def _read(self, first: Wid, after: Wid) -> Read:
         tables = list(zip(self._tables["base"], self._tables["panes"], strict=True))

@@ -20,7 +20,7 @@ from penstock.core.operator import Out, State
 from penstock.core.pages import read_page
 from penstock.core.rows import times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
-from penstock.core.windows import Landmarks, Slides, Wid
+from penstock.core.windows import Landmarks, Slides, Wid, Wids
 from penstock.operators.aggregate.aggregation import Aggregation, Given
 from penstock.operators.aggregate.config import Panes
 from penstock.operators.aggregate.entry import inside
@@ -148,10 +148,14 @@ class PanedAggregation(Aggregation):
         """The windows that may hold a pane."""
         if after - first <= _FEW_WINDOWS:
             return range(first, after)
+        wids = self._panes.windows.windows(self._numbers())
+        return [int(wid) for wid in wids[(wids >= first) & (wids < after)]]
+
+    def _numbers(self) -> Wids:
+        """The numbers of the panes that have rows, in order."""
         table = self._tables["panes"][0]
         there = [np.unique(times_of(read_page(table.store, page))) for page in table.pages]
-        wids = self._panes.windows.windows(np.concatenate(there))
-        return [int(wid) for wid in wids[(wids >= first) & (wids < after)]]
+        return np.unique(np.concatenate(there)) if there else np.empty(0, np.int64)
 
     def _read_panes(self, first: Wid, after: Wid) -> Read:
         """Windows straight from their panes."""

@@ -32,6 +32,7 @@ from penstock.core.errors import ConfigError
 from penstock.core.master import master_schema
 from penstock.core.rows import RESERVED, Indices, concat
 from penstock.kernels.equal import same
+from penstock.kernels.plain import plain_columns, plain_rows
 from penstock.storage.files import is_local, path_of
 from penstock.storage.tables.edit import next_version
 from penstock.storage.tables.manifest import Layout, Manifest, Versions
@@ -129,7 +130,7 @@ class PageBuild:
     ) -> PageBuild:
         """Check what is asked for; nothing is written yet."""
         folder = path_of(uri, "uri")
-        plain = pa.schema([pa.field(entry.name, entry.type) for entry in columns])
+        plain = pa.schema([pa.field(entry.name, entry.type) for entry in plain_columns(columns)])
         _check_columns(plain, keys)
         check_order(by, keys, plain)
         if partition_rows is not None and partition_rows < 1:
@@ -304,12 +305,13 @@ def _evenly(rows: int, count: int) -> pa.Array:
 
 
 def _smaller(batches: Iterable[pa.Table | pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches that are small against the limit."""
+    """The same rows, of plain types, in batches that are small against the limit."""
     for batch in batches:
         check_arrow(batch)
         whole = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
         width = max(1, whole.nbytes // max(1, whole.num_rows))
-        yield from whole.to_batches(max_chunksize=max(1, limit // 4 // width))
+        for small in whole.to_batches(max_chunksize=max(1, limit // 4 // width)):
+            yield from plain_rows(pa.Table.from_batches([small])).to_batches()
 
 
 def _report(listed: pa.RecordBatch, left_out: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Columns of a source as plain Arrow types: views and runs hold the same values, but Arrow cannot take rows of them."""
+"""Columns as plain Arrow types: views and runs hold the same values, but Arrow cannot take rows of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def plain_columns(columns: pa.Schema) -> pa.Schema:
         if _stays(kind) or (kind is not field.type and kind != _plain(kind)):
             raise ConfigError(
                 f"Column {field.name!r} is of type {field.type}, which Arrow cannot take rows of. "
-                f"Make it a plain column before flow.source(…)."
+                f"Make it a plain column first."
             )
     return pa.schema([field.with_type(_plain(field.type)) for field in columns])
 
