@@ -27,7 +27,7 @@ LOOKUPS = 12
 
 def drawn(seed: str) -> list[LookupCase]:
     """The lookups of one flow."""
-    setting = Setting.draw(random.Random(seed), most=3)
+    setting = Setting.draw(random.Random(seed), most=2)
     return [draw_lookup(f"{seed}/{number}", setting, tuple(KINDS)) for number in range(LOOKUPS)]
 
 

@@ -14,7 +14,7 @@ from tests.worker_memory import private_memory, watched
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-MEMORY = 32_000_000
+MEMORY = 16_000_000
 SHARE = MEMORY // 2
 WIDE = 1000
 EPOCHS = 8
