@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "sql": {"core", "operators"},
     "flow": {"core", "kernels", "operators", "planner", "sql"},
     "workloads": {"core", "kernels"},
-    "local": {"core", "kernels", "operators", "planner", "storage", "flow"},
+    "local": {"core", "kernels", "operators", "planner", "storage", "sql", "flow"},
     "spark": {"core", "kernels", "operators", "planner", "storage", "flow"},
     "lab": {
         "core",

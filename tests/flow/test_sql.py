@@ -286,6 +286,10 @@ def test_a_name_in_backticks_is_a_column_whatever_it_looks_like(sql, expected):
     assert sorted(tuple(row.values()) for row in out.table().to_pylist()) == expected
 
 
+def test_a_quote_within_quotes_is_written_twice():
+    assert results("SELECT 'it''s' AS q FROM s WHERE k = 'b' AND 'it''s' <> 'its'") == [{"q": "it's"}]
+
+
 def test_a_name_in_backticks_that_is_no_column_is_refused_as_such():
     with pytest.raises(SqlError, match="sum='v-t' is not a column"):
         results("SELECT sum(`v-t`) AS n FROM s [RANGE 10 WATTR t]")

@@ -49,6 +49,14 @@ def test_a_function_that_raises_is_named_with_its_epoch_and_its_error(spark, flo
     assert isinstance(error.__cause__, ValueError)
 
 
+def test_a_function_that_wants_to_exit_fails_like_any_other(spark, flow, feed):
+    def save(rows, epoch):
+        raise SystemExit(3)
+
+    orders(flow, feed("orders", [ROWS]).stream(spark)).foreach_epoch(save)
+    assert str(failure_of(flow)) == f"Epoch 0 failed in sink foreach_epoch save: SystemExit: 3. {AGAIN}"
+
+
 def test_a_spark_job_of_a_function_is_told_by_the_error_of_its_worker(spark, flow, feed):
     def save(rows, epoch):
         rows.select(sf.udf(lambda t: 1 // 0, "int")("t")).collect()
@@ -116,6 +124,10 @@ def test_a_bad_file_is_to_be_repaired_and_not_deleted(spark, tmp_path):
     (folder / "1.json").unlink()
     with pytest.raises(pk.SourceError, match=rf"Epoch 1 needs input file {folder}/1\.json, which is gone\."):
         run()
+    (folder / "1.json").mkdir()
+    with pytest.raises(pk.SourceError, match=rf"Epoch 1 needs input file {folder}/1\.json, which is gone\."):
+        run()
+    (folder / "1.json").rmdir()
     (folder / "1.json").write_text('{"t": 2}')
     assert run() == [2, 3]
 

@@ -15,6 +15,8 @@ from penstock.core.errors import ConfigError, PenstockError
 from tests.flow.test_odd_arguments import NUMBERS, OTHERS, TEXTS
 from tests.spark.conftest import Feed, multiset
 
+pytestmark = pytest.mark.spark
+
 DAYS = [dt.date(2024, 1, 1) + dt.timedelta(days=n) for n in (0, 3, 1)]
 
 

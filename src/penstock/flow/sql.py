@@ -23,7 +23,7 @@ from penstock.operators.aggregate.config import EMITTED, AnyFunction
 from penstock.operators.aggregate.spellings import AGGREGATES
 from penstock.operators.window_join import LEFT_ONLY, JoinKeys, JoinTime
 from penstock.sql import Call, Column, Query, Source, parse
-from penstock.sql.text import quoted, unquoted
+from penstock.sql.names import quoted, unquoted
 
 _STEPS: Mapping[TimeUnit, str | int] = {"microseconds": "1 us", "days": "1 day", "ticks": 1}
 """The shortest windows there are."""

@@ -75,11 +75,17 @@ def _cast(value: Value, to: str, otherwise: str | None) -> str | None:
     if target == "string" and family == "instant":
         return f"CAST({sql} AT TIME ZONE 'UTC' AS VARCHAR)"
     if family == "instant" and (target == "integer" or to == "DOUBLE"):
-        seconds = f"epoch_us({sql}) / 1000000.0"
-        return f"{verb}(floor({seconds}) AS {to})" if target == "integer" else f"CAST({seconds} AS DOUBLE)"
+        exact = f"epoch_us({sql}) / 1000000.0"
+        return f"{verb}({whole_steps(sql, 1_000_000)} AS {to})" if target == "integer" else f"CAST({exact} AS DOUBLE)"
     if family == "integer" and to == INSTANT:
         return f"to_timestamp({sql})"
     return plain if family in same.get(target, ()) else None
+
+
+def whole_steps(instant: str, step: int) -> str:
+    """How many steps of so many microseconds an instant is past 1970, rounded down, by integers alone."""
+    since = f"epoch_us({instant})"
+    return f"(({since} - (({since} % {step}) + {step}) % {step}) // {step})"
 
 
 def _from_text(value: Value, to: str, otherwise: str | None) -> str | None:

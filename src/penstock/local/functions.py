@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from penstock.core.errors import ConfigError
-from penstock.local.casts import cast
+from penstock.local.casts import cast, whole_steps
 from penstock.local.kinds import INSTANT, Value
 
 _FITTING: dict[str, tuple[str, ...]] = {
@@ -167,8 +167,8 @@ FUNCTIONS: dict[str, Function] = {
     "last_day": Function("last_day({0})", "date", "DATE"),
     "to_date": Function("{0}", "date", "DATE"),
     "make_date": Function("make_date({0}, {1}, {2})", "count count count", "DATE"),
-    "unix_seconds": Function("CAST(floor(epoch_us({0}) / 1000000.0) AS BIGINT)", "instant", "BIGINT"),
-    "unix_millis": Function("CAST(floor(epoch_us({0}) / 1000.0) AS BIGINT)", "instant", "BIGINT"),
+    "unix_seconds": Function(whole_steps("{0}", 1_000_000), "instant", "BIGINT"),
+    "unix_millis": Function(whole_steps("{0}", 1_000), "instant", "BIGINT"),
     "unix_micros": Function("epoch_us({0})", "instant", "BIGINT"),
     "date_from_unix_date": Function("(DATE '1970-01-01' + {0})", "days", "DATE"),
     "timestamp_seconds": Function("to_timestamp({0})", "integer", INSTANT),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -318,12 +318,14 @@ def _tree(expression: str) -> exp.Expression:
     try:
         import sqlglot
         from sqlglot import exp
+
+        from penstock.sql.dialect import Spark4
     except ModuleNotFoundError as missing:
         raise ConfigError(
             "SQL expressions in a local flow need two more packages: pip install 'penstock[local]'."
         ) from missing
     try:
-        tree: Any = sqlglot.parse_one(expression, read=_spark_4())
+        tree: Any = sqlglot.parse_one(expression, read=Spark4)
     except Exception as error:  # sqlglot raises whatever it meets
         raise _not_an_expression(expression, error) from error
     is_value = isinstance(tree, _values(exp))
@@ -333,18 +335,6 @@ def _tree(expression: str) -> exp.Expression:
             f"Write one over the stream's columns, as in 'amount * 2'."
         )
     return tree
-
-
-@lru_cache(maxsize=1)
-def _spark_4() -> Any:
-    """Spark's SQL as of version 4, in which a quote within quotes is written twice."""
-    from sqlglot.dialects.spark import Spark
-
-    class Spark4(Spark):  # type: ignore[misc]
-        class Tokenizer(Spark.Tokenizer):  # type: ignore[misc]
-            STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
-
-    return Spark4
 
 
 def _values(exp: Any) -> tuple[type, ...]:

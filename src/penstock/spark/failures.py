@@ -65,7 +65,7 @@ def in_sink(failure: BaseException, epoch: int, sink: object, sources: Sequence[
     return SinkError.in_epoch(epoch, f"sink {sink}", _cause(chain), _AGAIN)
 
 
-def in_function(failure: Exception, epoch: int, sink: object) -> SinkError:
+def in_function(failure: BaseException, epoch: int, sink: object) -> SinkError:
     """An error that the user's function for an epoch's rows raised."""
     chain = _chain(failure)
     cause = named(failure) if _java(failure) is None else _cause(chain)

@@ -34,7 +34,7 @@ def check_inputs(spark: SparkSession, sources: Sequence[SourceNode], log: SparkL
     if not (again or log.local):
         return
     files = log.files(epoch)
-    gone = [path for path in map(_local_path, files) if path is not None and not os.path.exists(path)]
+    gone = [path for path in map(_local_path, files) if path is not None and not os.path.isfile(path)]
     if again:
         remote = [unquote(uri) for uri in files if _local_path(uri) is None]
         with ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -52,7 +52,7 @@ def _write(sink: Sink, rows: DataFrame, epoch: int) -> None:
 def _call(sink: ForeachSink, rows: DataFrame, epoch: int) -> None:
     try:
         sink.function(rows, epoch)
-    except Exception as failure:
+    except (Exception, SystemExit) as failure:  # Spark would wait for ever for a thread that has ended
         raise in_function(failure, epoch, sink) from failure
 
 

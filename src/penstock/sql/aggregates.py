@@ -11,6 +11,7 @@ from sqlglot.dialects.spark import Spark
 
 from penstock.operators.aggregate.spellings import AGGREGATES
 from penstock.sql.description import Call
+from penstock.sql.dialect import Spark4
 from penstock.sql.text import Names, Node, Text, rewritten
 
 SYNONYMS: Mapping[str, tuple[str, tuple[Any, ...]]] = {
@@ -32,7 +33,7 @@ _WITH_PARAMETERS = {
 }
 
 
-class PenstockSql(Spark):  # type: ignore[misc]
+class PenstockSql(Spark4):
     """Spark's SQL, except that aggregates take the arguments that they take in Python, not those that sqlglot knows."""
 
     class Parser(Spark.Parser):  # type: ignore[misc]

@@ -14,9 +14,10 @@ from penstock.sql.aggregates import PenstockSql, is_call, read_call
 from penstock.sql.clause import Clause, Meaning, aggregate_window
 from penstock.sql.description import Call, Column, Query
 from penstock.sql.joins import read_join
+from penstock.sql.names import quoted
 from penstock.sql.scan import Place, scan
 from penstock.sql.sources import names_of_one, names_of_two, read_sources
-from penstock.sql.text import Names, Node, Text, quoted, rewritten, unaliased
+from penstock.sql.text import Names, Node, Text, rewritten, unaliased
 
 WINDOW_COLUMNS = ("window_start", "window_end")
 """Columns of the result that say which window it is of."""

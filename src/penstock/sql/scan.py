@@ -10,6 +10,7 @@ import sqlglot
 
 from penstock.core.errors import SqlError
 from penstock.sql.clause import PARTS, Clause, read_clause
+from penstock.sql.dialect import Spark4
 
 Place = tuple[Literal["SELECT", "FROM"], int]
 """What a clause follows: the n-th item of the SELECT list, or of FROM."""
@@ -103,7 +104,7 @@ class _Where:
 
 def _tokens(sql: str) -> Iterator[Any]:
     try:
-        return iter(sqlglot.tokenize(sql, read="spark"))
+        return iter(sqlglot.tokenize(sql, read=Spark4))
     except sqlglot.errors.TokenError as error:
         start = max(sql.rfind("'"), sql.rfind('"'), sql.rfind("`"), 0)
         raise SqlError.at(sql, start, start + 1, "A quote is opened here and never closed. Close it.") from error

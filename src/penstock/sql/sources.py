@@ -7,8 +7,9 @@ from sqlglot import exp
 from penstock.core.errors import SqlError
 from penstock.sql.clause import Clause
 from penstock.sql.description import Source
+from penstock.sql.names import quoted
 from penstock.sql.scan import Place
-from penstock.sql.text import Names, Node, Text, quoted
+from penstock.sql.text import Names, Node, Text
 
 _PLAIN = {"expressions", "from", "from_", "kind"}
 """What ``SELECT * FROM a`` has, and no more."""

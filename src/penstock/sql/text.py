@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-import sqlglot
 from sqlglot import exp
 
 from penstock.core.errors import SqlError
@@ -55,32 +53,6 @@ def rewritten(node: Node, names: Names) -> str:
         return exp.var(names(part)) if isinstance(part, exp.Column) else part
 
     return str(node.copy().transform(renamed).sql(dialect="spark"))
-
-
-@lru_cache(maxsize=1024)
-def quoted(name: str) -> str:
-    """A column's name in Spark's SQL, in backticks if it would be read as something else without them.
-
-    >>> quoted("price"), quoted("a-b"), quoted("true")
-    ('price', '`a-b`', '`true`')
-    """
-    try:
-        read = sqlglot.parse_one(name, read="spark")
-    except Exception:  # sqlglot raises whatever it meets
-        read = None
-    plain = isinstance(read, exp.Column) and read.sql(dialect="spark") == name and name == read.name
-    return name if plain else f"`{name.replace('`', '``')}`"
-
-
-def unquoted(expression: str) -> str:
-    """The name of a column that stands alone; any other expression as it is.
-
-    >>> unquoted("`a-b`"), unquoted("price"), unquoted("`a` + `b`")
-    ('a-b', 'price', '`a` + `b`')
-    """
-    inner = expression[1:-1].replace("``", "")
-    alone = len(expression) > 2 and expression[0] == expression[-1] == "`" and "`" not in inner
-    return expression[1:-1].replace("``", "`") if alone else expression
 
 
 def unaliased(node: Node) -> Node:
