@@ -69,7 +69,14 @@ def check(case: Case) -> None:
 # 000-09, 000-16, 000-20
 
 
-@pytest.mark.parametrize("seeds", [range(10), pytest.param(range(10, 310), marks=pytest.mark.slow)], ids=len)
+TRACES = [
+    range(10),
+    pytest.param(range(10, 110), marks=pytest.mark.slow),
+    pytest.param(range(110, 310), marks=pytest.mark.deep),
+]
+
+
+@pytest.mark.parametrize("seeds", TRACES, ids=len)
 @pytest.mark.parametrize("method", STRATEGIES)
 def test_every_pair_comes_out_once_on_traces_with_changing_rates(method, seeds):
     """000-09, 000-16, 000-20."""
