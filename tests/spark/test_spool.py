@@ -41,6 +41,18 @@ def test_every_row_comes_back_once_on_its_port(arrivals, piece):
     assert [sorted(ids) for ids in got] == [sorted(ids) for ids in put]
 
 
+def test_rows_are_sorted_as_many_at_a_time_as_there_is_room_for():
+    rows = batch(list(range(1000)), 0)
+    budget = Budget(rows.nbytes)
+    with tempfile.TemporaryDirectory() as folder:
+        spool = SortedSpool(folder, 1, budget, piece=1_000)
+        with budget.hold(rows.nbytes // 2, "what a task holds besides"):
+            spool.add(0, rows)
+        got = [number for _, piece in spool.pieces() for number in piece.column("id").to_pylist()]
+    assert sorted(got) == list(range(1000))
+    assert budget.peak <= rows.nbytes
+
+
 def test_a_piece_spans_a_part_of_the_hashes_only():
     rng = np.random.default_rng(5)
     with tempfile.TemporaryDirectory() as folder:

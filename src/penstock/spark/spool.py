@@ -19,6 +19,9 @@ from penstock.storage.files import FilePages
 _SORTING = 24
 """Bytes that sorting takes per row."""
 
+_SLACK = 2
+"""Rows that are sorted at a time take this part of the free memory by their mean width: some are wider."""
+
 
 class SortedSpool:
     """Rows of some ports in `folder`, in runs sorted by hash; given back by ranges of hashes, `piece` bytes at a time.
@@ -39,7 +42,13 @@ class SortedSpool:
         self._first, self._last, self._size = 2**64 - 1, 0, 0
 
     def add(self, port: int, rows: pa.RecordBatch) -> None:
-        """Keep some rows; the caller answers for them until then."""
+        """Keep some rows, as many at a time as there is room to sort; the caller answers for them until then."""
+        each = rows.nbytes // max(1, rows.num_rows) + 1 + _SORTING
+        step = max(1, self._budget.room // _SLACK // each)
+        for start in range(0, rows.num_rows, step):
+            self._add(port, rows.slice(start, step))
+
+    def _add(self, port: int, rows: pa.RecordBatch) -> None:
         with self._budget.hold(rows.nbytes + _SORTING * rows.num_rows, "sorting arrivals"):
             ordered = rows.take(pa.array(page_order(hashes_of(rows), times_of(rows))))
             self._runs[port].append((self.store.put(ordered), ordered.nbytes))
