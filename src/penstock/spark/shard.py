@@ -44,7 +44,8 @@ from penstock.storage.files import FilePages
 from penstock.storage.versioned import Checkpoint
 
 _PIECE = 4
-"""Arrivals are processed in pieces of this part of the share: sorting and matching take the rest."""
+"""Arrivals are processed in pieces of this part of the share, less the list of pages: sorting and matching take the
+rest."""
 
 
 _SMALL_PIECE = 16
@@ -163,9 +164,11 @@ class ShardTask:
         state = self._state(shard, store)
         each = _LISTED if isinstance(state.pages, PageList) else _DESCRIBED
         budget.charge(each * len(state.pages), "the list of this shard's pages")
+        piece = budget.room // (_SMALL_PIECE if isinstance(self.config, LookupJoin) else _PIECE)
         logic = self.config.logic(self.types, store, budget, state, tally)
         blocks = isinstance(self.config, WindowJoin) and self.config.defers
-        work = _Work(budget, len(self.inside), kept=0 if blocks else self.share // 8, tells_late=self.tells_late)
+        kept = 0 if blocks else self.share // 8
+        work = _Work(budget, len(self.inside), piece, kept=kept, tells_late=self.tells_late)
         yield from self._run(logic, arrivals(state)(budget, work), work)
         begun = clock.perf_counter()
         _give_back()
@@ -249,7 +252,7 @@ class ShardTask:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """All arrivals, sorted by hash on disk before the first is processed: each piece meets few of many pages."""
         with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
-            spool = SortedSpool(folder, len(self.types), budget, self.share // _PIECE)
+            spool = SortedSpool(folder, len(self.types), budget, work.piece)
             for port, rows in self._streamed(batches, budget, work):
                 spool.add(port, rows)
                 del rows
@@ -294,7 +297,7 @@ class ShardTask:
                     size += rows.nbytes
                 del rows
             del batch
-            if size >= self.share // (_SMALL_PIECE if isinstance(self.config, LookupJoin) else _PIECE):
+            if size >= work.piece:
                 yield held
                 held, size = [[] for _ in self.inlets], 0
         if size:
@@ -420,7 +423,9 @@ class _Trimmed(Budget):
 class _Work:
     """Counts rows and where a task's time goes: waiting for input, working, handing over output, settling."""
 
-    def __init__(self, budget: Budget, ports: int, kept: int, tells_late: bool = False) -> None:
+    def __init__(self, budget: Budget, ports: int, piece: int, kept: int, tells_late: bool = False) -> None:
+        self.piece = piece
+        """Bytes of arrivals that are processed at a time."""
         self._tells_late = tells_late
         self._budget = budget
         self._kept = kept
