@@ -282,3 +282,14 @@ def test_what_is_no_column_is_refused_with_the_columns_there_are(call, message):
     flow = pk.LocalFlow()
     with pytest.raises(PenstockError, match=message):
         call(flow, flow.source(ROWS, time="t", name="s"))
+
+
+@pytest.mark.parametrize("timeout", ["x", "1 s", float("nan"), -1, True, [1]], ids=repr)
+@pytest.mark.parametrize("wait", ["stop", "await_end"])
+def test_what_is_no_time_to_wait_is_refused(wait, timeout):
+    flow = pk.LocalFlow()
+    flow.source(ROWS, time="t").to_memory()
+    query = flow.run()
+    with pytest.raises(PenstockError, match=r"is not a length of time\. Write how many seconds to wait at most"):
+        getattr(query, wait)(timeout)
+    assert getattr(query, wait)(0) and getattr(query, wait)(1.5) and getattr(query, wait)()

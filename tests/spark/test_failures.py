@@ -153,6 +153,21 @@ def test_an_empty_file_in_the_place_of_one_that_is_gone_lets_the_flow_go_on(spar
     flow.run()
 
 
+def test_a_folder_that_is_gone_is_named_with_its_source_and_an_empty_one_lets_the_flow_go_on(
+    spark, flow, feed, tmp_path
+):
+    left, right = feed("left", [ROWS]), feed("right", [ROWS])
+    streams = [flow.source(rows.stream(spark), time="t", name=rows.folder.name) for rows in (left, right)]
+    streams[0].union(streams[1]).foreach_epoch(lambda rows, epoch: None)
+    flow.run(end=False)
+    right.folder.rename(tmp_path / "elsewhere")
+    error = failure_of(flow)
+    assert isinstance(error, pk.SourceError)
+    assert str(error).startswith(f"Source 'right' reads {right.folder}, which is gone, so epoch 1 could not run. Put ")
+    right.folder.mkdir()
+    flow.run()
+
+
 def test_files_of_committed_epochs_may_go(spark, feed, tmp_path):
     feed = feed("orders", [ROWS])  # the bound is then at 2
 

@@ -79,6 +79,17 @@ def test_stop_returns_false_after_its_timeout_and_the_query_stops_behind_the_epo
     assert sink.rows == {0: [0], 1: [1]}
 
 
+def test_what_is_no_time_to_wait_is_refused_and_the_query_goes_on(started):
+    query = started(Slow(0))
+    for wait in (query.stop, query.await_end):
+        for timeout in ("x", float("nan"), -1):
+            with pytest.raises(pk.ConfigError, match="Write how many seconds to wait at most"):
+                wait(timeout)
+    assert query.status.state == "running"
+    assert query.await_end(0.1) is False
+    assert query.stop(float("inf")) is True
+
+
 def test_an_epoch_may_stop_its_own_query(started):
     said = []
 

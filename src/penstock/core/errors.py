@@ -263,3 +263,16 @@ class SourceError(FlowError):
             f"the epoch was not run. Put the file back under the same name and start the flow again: the epoch is "
             f"repeated. To go on without its rows, put an empty file there."
         )
+
+    @classmethod
+    def no_folder(cls, epoch: int, source: str, folder: str) -> Self:
+        """The folder that a source reads is gone.
+
+        >>> print(SourceError.no_folder(7, "orders", "in/orders"))  # doctest: +NORMALIZE_WHITESPACE
+        Source 'orders' reads in/orders, which is gone, so epoch 7 could not run. Put the folder back, or make an empty
+        one if no more files come, and start the flow again.
+        """
+        return cls(
+            f"Source {source!r} reads {folder}, which is gone, so epoch {epoch} could not run. Put the folder back, or "
+            f"make an empty one if no more files come, and start the flow again."
+        )

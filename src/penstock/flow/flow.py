@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import abc
+import threading
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from penstock.core.budget import parse_bytes, show_bytes
+from penstock.core.checks import is_number
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, FlowError, PenstockError
 from penstock.core.master import TableSource
@@ -70,6 +72,22 @@ def read_trigger(trigger: str) -> int:
             f"as in '1 s'."
         )
     return every
+
+
+def read_timeout(timeout: float | None) -> float | None:
+    """The seconds to wait at most; None to wait without limit, as for longer than a thread can wait.
+
+    >>> read_timeout(1.5), read_timeout(None), read_timeout(float("inf"))
+    (1.5, None, None)
+    """
+    if timeout is None:
+        return None
+    if not is_number(timeout) or not timeout >= 0:
+        raise ConfigError(
+            f"timeout={timeout!r} is not a length of time. Write how many seconds to wait at most, as in 2.5, or leave "
+            f"it out to wait without limit."
+        )
+    return float(timeout) if timeout <= threading.TIMEOUT_MAX else None
 
 
 def _text(name: Any) -> str | None:

@@ -31,7 +31,7 @@ from penstock.flow.display import Explanation, Status, preformatted
 from penstock.flow.display import State as DisplayState
 from penstock.flow.explain import explain
 from penstock.flow.failures import named
-from penstock.flow.flow import Flow, read_trigger
+from penstock.flow.flow import Flow, read_timeout, read_trigger
 from penstock.flow.graph import (
     MISSED,
     AggregateNode,
@@ -239,10 +239,12 @@ class LocalQuery:
 
     def stop(self, timeout: float | None = None) -> bool:
         """Do nothing: a local query runs only while `start` or `run` do, and has stopped when they return."""
+        read_timeout(timeout)
         return True
 
     def await_end(self, timeout: float | None = None) -> bool:
         """It has ended by the time it is there."""
+        read_timeout(timeout)
         return True
 
     def explain(self) -> Explanation:

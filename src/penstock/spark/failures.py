@@ -13,6 +13,8 @@ from penstock.core import errors
 from penstock.core.errors import FlowError, PenstockError, SinkError, SourceError
 from penstock.flow.failures import in_a_line, is_full, named
 from penstock.flow.graph import SourceNode
+from penstock.spark.inputs import folders_read
+from penstock.spark.session import exists
 
 _AGAIN = "The epoch was not committed. Remove the cause and start the flow again: the epoch is repeated."
 _REPAIR = (
@@ -74,7 +76,7 @@ def in_function(failure: BaseException, epoch: int, sink: object) -> SinkError:
 
 def in_epoch(failure: BaseException, epoch: int, sources: Sequence[SourceNode]) -> PenstockError:
     """An error that came up anywhere else in an epoch, or in Spark before it gave the epoch to penstock."""
-    told = _told(failure, epoch, sources, _STATE)
+    told = _told(failure, epoch, sources, _STATE) or _without_folder(epoch, sources)
     return told or FlowError.in_epoch(epoch, "Spark", _cause(_chain(failure)), _AGAIN)
 
 
@@ -98,6 +100,15 @@ def _told(failure: BaseException, epoch: int, sources: Sequence[SourceNode], whe
     if _READING.search(text):
         remedy = _AGAIN if _file(text) is None else _REPAIR
         return SourceError.in_epoch(epoch, _reader(text, sources), _with_file(chain, text), remedy)
+    return None
+
+
+def _without_folder(epoch: int, sources: Sequence[SourceNode]) -> SourceError | None:
+    """A folder that a source streams files from is gone, which Spark tells by whatever it stumbles over first."""
+    for node in sources:
+        for folder in folders_read(node.data):
+            if not exists(node.data.sparkSession, folder):
+                return SourceError.no_folder(epoch, node.name, folder)
     return None
 
 

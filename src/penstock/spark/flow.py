@@ -20,7 +20,7 @@ from penstock.core.errors import CheckpointError, ConfigError, FlowError, Pensto
 from penstock.core.master import TableSource
 from penstock.flow.display import Explanation, State, Status, preformatted
 from penstock.flow.explain import explain
-from penstock.flow.flow import Flow, read_trigger
+from penstock.flow.flow import Flow, read_timeout, read_trigger
 from penstock.flow.graph import Freshness, JoinNode, LookupNode, Node, OperatorNode, SelectNode
 from penstock.flow.promises import promise
 from penstock.flow.report import Report
@@ -258,10 +258,11 @@ class SparkQuery:
         calls: then it goes on, no other epoch starts, and the query stops when it has committed. An epoch too long to
         wait for is best ended with its process: the next start repeats it.
         """
+        seconds = read_timeout(timeout)
         if self._query is None:
             return True
         self._stop.ask(self._query)
-        stopped = threading.get_ident() != self._thread and self._stop.wait(timeout)
+        stopped = threading.get_ident() != self._thread and self._stop.wait(seconds)
         self._use.end_if_over()
         return stopped
 
@@ -272,8 +273,9 @@ class SparkQuery:
         second one cancels the running epoch, which the next start repeats, and raises SystemExit or KeyboardInterrupt.
         Signals that the program handles itself stay with it.
         """
+        seconds = read_timeout(timeout)
         with signals_stop(self._ask_to_stop, self._cancel) as signals:
-            return self._wait(timeout, signals)
+            return self._wait(seconds, signals)
 
     def _wait(self, timeout: float | None, signals: Sequence[int]) -> bool:
         if self._query is None:
