@@ -292,4 +292,5 @@ def test_what_is_no_time_to_wait_is_refused(wait, timeout):
     query = flow.run()
     with pytest.raises(PenstockError, match=r"is not a length of time\. Write how many seconds to wait at most"):
         getattr(query, wait)(timeout)
-    assert getattr(query, wait)(0) and getattr(query, wait)(1.5) and getattr(query, wait)()
+    for seconds in (0, 1.5, None):
+        assert getattr(query, wait)(seconds)
