@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.core.errors import ConfigError
-from penstock.local.kinds import INSTANT, INTEGERS, Value, decimal
+from penstock.local.kinds import INSTANT, INTEGERS, Value, decimal, literal
 
 _SPACE = r"[\x00-\x20]*"
 _WHOLE = rf"^{_SPACE}[+-]?[0-9]+{_SPACE}$"
@@ -34,7 +34,7 @@ def cast(value: Value, to: str, *, safe: bool = False) -> Value:
 
 def error(message: str, value: str | None = None) -> str:
     """What raises an error in DuckDB: a message, in which ``{}`` stands for a value."""
-    text = "'" + message.replace("'", "''") + "'"
+    text = literal(message)
     if value is None:
         return f"error({text})"
     return "error(" + text.replace("{}", f"' || CAST({value} AS VARCHAR) || '") + ")"

@@ -1,4 +1,4 @@
-"""Types of values in DuckDB, and which of Spark's families they are of."""
+"""Values in DuckDB: how they are written, their types, and which of Spark's families these are of."""
 
 from __future__ import annotations
 
@@ -78,3 +78,17 @@ def decimal(digits: int, scale: int) -> str | None:
     ('DECIMAL(12,2)', None)
     """
     return f"DECIMAL({digits},{scale})" if digits <= _MOST_DIGITS else None
+
+
+def quoted(name: str) -> str:
+    """A column's name in DuckDB's SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A text in DuckDB's SQL.
+
+    >>> print(literal("it's"))
+    'it''s'
+    """
+    return "'" + text.replace("'", "''") + "'"

@@ -14,7 +14,7 @@ from sqlglot import exp
 from penstock.core.errors import ConfigError
 from penstock.local.casts import cast, error, widened
 from penstock.local.functions import FUNCTIONS, call_of, others_than
-from penstock.local.kinds import INSTANT, INTEGERS, Value, decimal
+from penstock.local.kinds import INSTANT, INTEGERS, Value, decimal, literal, quoted
 
 TypeOf = Callable[[str], str]
 """The type of an expression of DuckDB's."""
@@ -39,6 +39,7 @@ _COMPARISONS = {
 }
 _ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
 _BITWISE = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|"}
+_CHOICES = {exp.Coalesce: "coalesce", exp.Greatest: "greatest", exp.Least: "least"}
 
 _CASTS = {"tinyint": "TINYINT", "smallint": "SMALLINT", "bigint": "BIGINT", "float": "FLOAT"}
 """Functions that are casts; the parser knows others."""
@@ -103,7 +104,7 @@ class Meaning:
         if name in _CASTS and len(parts) == 1:
             return cast(self.of(parts[0]), _CASTS[name])
         if name not in FUNCTIONS:
-            raise ConfigError(f"{_written(node)} is not known in process. {_INSTEAD}")
+            raise _unknown(node)
         values = [self.of(part) for part in parts]
         try:
             found = FUNCTIONS[name].call(values)
@@ -127,12 +128,10 @@ class Meaning:
         return found
 
     def _literal(self, node: exp.Literal) -> Value:
-        if node.is_string:
-            return Value("'" + node.this.replace("'", "''") + "'", "VARCHAR")
-        return _number(node.this)
+        return self._text(node) if node.is_string else _number(node.this)
 
-    def _text(self, node: exp.RawString) -> Value:
-        return Value("'" + node.this.replace("'", "''") + "'", "VARCHAR")
+    def _text(self, node: exp.Literal | exp.RawString) -> Value:
+        return Value(literal(node.this), "VARCHAR")
 
     def _boolean(self, node: exp.Boolean) -> Value:
         return Value("TRUE" if node.this else "FALSE", "BOOLEAN")
@@ -196,12 +195,10 @@ class Meaning:
         value, unit = self.of(when), by.args.get("unit")
         count, length = by.this.name, unit.name.upper().rstrip("S") if isinstance(unit, exp.Var) else ""
         if not re.fullmatch(r"-?\d+", count) or length not in (*_DAYS, *_HOURS):
-            raise ConfigError(
-                f"{_written(by)} is not known in process. Write a number and a unit, as in INTERVAL 3 DAYS."
-            )
+            raise _unknown(by, "Write a number and a unit, as in INTERVAL 3 DAYS.")
         lasts = value.family in ("timestamp", "instant") or (value.family == "date" and length in _DAYS)
         if sign == "*" or (sign == "-" and when is node.expression) or not lasts:
-            raise ConfigError(f"{_written(node)} is not known in process. {_INSTEAD}")
+            raise _unknown(node)
         moved = f"({value.sql} {sign} INTERVAL '{count}' {length})"
         return Value(f"CAST({moved} AS DATE)", "DATE") if value.family == "date" else Value(moved, value.kind)
 
@@ -256,7 +253,7 @@ class Meaning:
 
     def _in(self, node: exp.In) -> Value:
         if others_than(node, "this expressions"):
-            raise ConfigError(f"{_written(node)} is not known in process. {_INSTEAD}")
+            raise _unknown(node)
         value, *among = self._comparable(node, [self.of(part) for part in (node.this, *node.expressions)])
         return Value(f"({value.sql} IN ({', '.join(part.sql for part in among)}))", "BOOLEAN")
 
@@ -280,19 +277,19 @@ class Meaning:
             return Value(f"({self.of(node.this).sql} IS NULL)", "BOOLEAN")
         if isinstance(what, exp.Boolean):
             return Value(f"({self._condition(node.this)} IS {self._boolean(what).sql})", "BOOLEAN")
-        raise ConfigError(f"{_written(node)} is not known in process. {_INSTEAD}")
+        raise _unknown(node)
 
     def _like(self, node: exp.Binary) -> Value:
         return self._matched(node, "\\")
 
     def _escaped(self, node: exp.Escape) -> Value:
         if not isinstance(node.this, exp.Like | exp.ILike):
-            raise ConfigError(f"{_written(node)} is not known in process. {_INSTEAD}")
+            raise _unknown(node)
         return self._matched(node.this, node.expression.name)
 
     def _matched(self, node: exp.Binary, escape: str) -> Value:
         if isinstance(node.expression, exp.Any | exp.All):
-            raise ConfigError(f"{_written(node)} is not known in process. Write one LIKE for each pattern.")
+            raise _unknown(node, "Write one LIKE for each pattern.")
         text, pattern = (self._as_text(part) for part in (node.this, node.expression))
         word = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
         word = f"NOT {word}" if node.args.get("negate") else word
@@ -320,9 +317,9 @@ class Meaning:
         ends = f" ELSE {rest[0].sql}" if rest else ""
         return Value(f"CASE WHEN {self._condition(node.this)} THEN {first.sql}{ends} END", first.kind)
 
-    def _coalesce(self, node: exp.Coalesce) -> Value:
+    def _chosen(self, node: exp.Func) -> Value:
         parts = self._alike(node, [self.of(part) for part in (node.this, *node.expressions)])
-        return Value(f"coalesce({', '.join(part.sql for part in parts)})", parts[0].kind)
+        return Value(f"{_CHOICES[type(node)]}({', '.join(part.sql for part in parts)})", parts[0].kind)
 
     def _nvl2(self, node: exp.Nvl2) -> Value:
         given = self.of(node.this)
@@ -334,11 +331,6 @@ class Meaning:
         a, b = self._comparable(node, [given, self.of(node.expression)])
         return Value(f"CASE WHEN {a.sql} = {b.sql} THEN NULL ELSE {given.sql} END", given.kind)
 
-    def _extreme(self, node: exp.Func) -> Value:
-        parts = self._alike(node, [self.of(part) for part in (node.this, *node.expressions)])
-        name = "greatest" if isinstance(node, exp.Greatest) else "least"
-        return Value(f"{name}({', '.join(part.sql for part in parts)})", parts[0].kind)
-
     def _cast(self, node: exp.Cast) -> Value:
         safe = bool(node.args.get("safe"))
         kind = node.to
@@ -348,7 +340,7 @@ class Meaning:
         else:
             to = None if kind.expressions else _TYPES.get(kind.this)
         if to is None or node.args.get("format") is not None:
-            raise ConfigError(f"{_written(node)} is not known in process. {_INSTEAD}")
+            raise _unknown(node)
         try:
             return cast(self.of(node.this), to, safe=safe)
         except ConfigError as refused:
@@ -367,14 +359,14 @@ class Meaning:
                 name, value = part.alias_or_name, self.of(part.this if isinstance(part, exp.Alias) else part)
             else:
                 raise ConfigError(f"{_written(part)} needs a name in a struct. Write named_struct('name', …).")
-            fields.append(f"{_quoted(name)}: {value.sql}")
+            fields.append(f"{quoted(name)}: {value.sql}")
         return self._typed(f"{{{', '.join(fields)}}}")
 
     def _element(self, node: exp.Bracket) -> Value:
         """An element of a list. What is not there is an error, as in Spark."""
         given = self.of(node.this)
         if not given.kind.endswith("[]") or len(node.expressions) != 1:
-            raise ConfigError(f"{_written(node)} is not known in process. {_INSTEAD}")
+            raise _unknown(node)
         place = self.of(node.expressions[0])
         if place.family != "integer":
             raise self._mixed(node, given, place)
@@ -392,7 +384,7 @@ class Meaning:
     def _floored(self, node: exp.Func) -> Value:
         name = "floor" if isinstance(node, exp.Floor) else "ceil"
         if node.args.get("decimals") is not None:
-            raise ConfigError(f"{_written(node)} is not known in process. {_INSTEAD}")
+            raise _unknown(node)
         value = self._numeric(node.this, node)
         if value.family == "integer":
             return cast(value, "BIGINT")
@@ -408,7 +400,7 @@ class Meaning:
         value, places = self._numeric(node.this, node), node.args.get("decimals")
         count = self.of(places).number if places is not None else "0"
         if not re.fullmatch(r"\d+", count):
-            raise ConfigError(f"{_written(node)} is not known in process. Write how many digits to keep, as a number.")
+            raise _unknown(node, "Write how many digits to keep, as a number.")
         keep = int(count)
         if value.family == "integer":
             return value
@@ -418,21 +410,17 @@ class Meaning:
             kind = decimal(digits - scale + kept + 1, kept) or value.kind
             return Value(f"CAST({value.sql} AS {kind})", kind)
         if value.kind == "FLOAT" or keep > 15:
-            raise ConfigError(f"{_written(node)} is not known in process. Round a DOUBLE to at most 15 digits.")
+            raise _unknown(node, "Round a DOUBLE to at most 15 digits.")
         shown = f"CAST(CAST({value.sql} AS VARCHAR) AS DECIMAL(38,20))"
         rounded = f"CAST(CAST(CAST({shown} AS DECIMAL(38,{keep})) AS VARCHAR) AS DOUBLE)"
         return Value(f"CASE WHEN abs({value.sql}) < 1e17 THEN {rounded} ELSE {value.sql} END", "DOUBLE")
 
     def _replaced(self, node: exp.RegexpReplace) -> Value:
         """All places that match. Spark and DuckDB name groups differently in what comes there."""
-        others = [
-            part for name, part in node.args.items() if name not in ("this", "expression", "replacement") and part
-        ]
         new = node.args.get("replacement")
-        if others != [] or not isinstance(new, exp.Literal) or set(new.this) & {"$", "\\"}:
-            raise ConfigError(
-                f"{_written(node)} is not known in process. Write three arguments, the last a text without $ and \\."
-            )
+        others = others_than(node, "this expression replacement")
+        if others or not isinstance(new, exp.Literal) or set(new.this) & {"$", "\\"}:
+            raise _unknown(node, "Write three arguments, the last a text without $ and \\.")
         text, pattern, by = (self._as_text(part) for part in (node.this, node.expression, new))
         return Value(f"regexp_replace({text.sql}, {pattern.sql}, {by.sql}, 'g')", "VARCHAR")
 
@@ -441,7 +429,7 @@ class Meaning:
         group = node.args.get("group")
         number = "1" if group is None else self.of(group).number
         if others_than(node, "this expression group") or not re.fullmatch(r"\d", number):
-            raise ConfigError(f"{_written(node)} is not known in process. Write which group, as a number.")
+            raise _unknown(node, "Write which group, as a number.")
         text, pattern = (self._as_text(part) for part in (node.this, node.expression))
         return Value(f"regexp_extract({text.sql}, {pattern.sql}, {number})", "VARCHAR")
 
@@ -467,24 +455,23 @@ class Meaning:
 
     def _comparable(self, node: exp.Expression, values: Sequence[Value]) -> list[Value]:
         """Values as one type by which Spark compares them."""
-        kinds = list(dict.fromkeys(value.kind for value in values if value.family != "null"))
+        kinds = _kinds_of(values)
         if len(kinds) <= 1:
             return list(values)
-        families = {value.family for value in values} - {"null"}
         kind = widened(kinds)
-        if kind is None and "string" in families and len(kinds) == 2:
+        if kind is None and "VARCHAR" in kinds and len(kinds) == 2:
             other = next(kind for kind in kinds if kind != "VARCHAR")
             kind = "BIGINT" if other in INTEGERS else other if Value("", other).family in _READ else None
-        if kind is None:
-            raise self._mixed(node, *(next(v for v in values if v.kind == k) for k in kinds[:2]))
-        return [cast(value, kind) for value in values]
+        return self._all_as(kind, node, values)
 
     def _alike(self, node: exp.Expression, values: Sequence[Value]) -> list[Value]:
         """Values as the type of which one of them comes out."""
-        kinds = list(dict.fromkeys(value.kind for value in values if value.family != "null"))
-        kind = widened(kinds) if kinds else '"NULL"'
+        kinds = _kinds_of(values)
+        return self._all_as(widened(kinds) if kinds else '"NULL"', node, values)
+
+    def _all_as(self, kind: str | None, node: exp.Expression, values: Sequence[Value]) -> list[Value]:
         if kind is None:
-            raise self._mixed(node, *(next(v for v in values if v.kind == k) for k in kinds[:2]))
+            raise self._mixed(node, *(Value("", kind) for kind in _kinds_of(values)[:2]))
         return [cast(value, kind) for value in values]
 
     def _mixed(self, node: exp.Expression, a: Value, b: Value) -> ConfigError:
@@ -526,11 +513,9 @@ _RULES: dict[type, _Rule] = {
     exp.Escape: Meaning._escaped,
     exp.Case: Meaning._case,
     exp.If: Meaning._if,
-    exp.Coalesce: Meaning._coalesce,
+    **dict.fromkeys(_CHOICES, Meaning._chosen),
     exp.Nvl2: Meaning._nvl2,
     exp.Nullif: Meaning._nullif,
-    exp.Greatest: Meaning._extreme,
-    exp.Least: Meaning._extreme,
     exp.Cast: Meaning._cast,
     exp.TryCast: Meaning._cast,
     exp.Array: Meaning._array,
@@ -560,10 +545,14 @@ def _number(text: str) -> Value:
     return Value(f"CAST({text} AS {kind})", kind, number=text)
 
 
+def _kinds_of(values: Sequence[Value]) -> list[str]:
+    return list(dict.fromkeys(value.kind for value in values if value.family != "null"))
+
+
+def _unknown(node: exp.Expression, instead: str = _INSTEAD) -> ConfigError:
+    return ConfigError(f"{_written(node)} is not known in process. {instead}")
+
+
 def _written(node: exp.Expression) -> str:
     """A part of an expression, as Spark writes it."""
     return str(node.sql(dialect="spark"))
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -18,6 +18,7 @@ import pyarrow as pa
 from penstock.core.errors import ConfigError, FlowError
 from penstock.core.rows import TIME
 from penstock.flow.failures import in_a_line
+from penstock.local.kinds import quoted
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -152,7 +153,7 @@ class _Columns:
 
     def computed(self, item: _Passing) -> _Computed:
         """A column that passes, as an expression."""
-        return _Computed(f"{_quote(self.inside[item.column])} AS {_quote(item.name)}", frozenset([item.column]))
+        return _Computed(f"{quoted(self.inside[item.column])} AS {quoted(item.name)}", frozenset([item.column]))
 
     def bound(self, tree: exp.Expression, written: str, find: Find) -> _Computed:
         """A parsed expression over these columns."""
@@ -180,7 +181,7 @@ class _Columns:
                 return _Computed(bound.sql(dialect="duckdb"), frozenset(needs), expands=True)
             value, name = (bound.this, bound.alias) if isinstance(bound, exp.Alias) else (bound, written)
             meant = _meant(_Bound(value.sql(dialect="spark"), self.given(needs).schema, value))
-            return _Computed(f"{meant} AS {_quote(name)}", frozenset(needs))
+            return _Computed(f"{meant} AS {quoted(name)}", frozenset(needs))
         except ConfigError as error:
             raise _cannot([written], error) from error
         except Exception as error:  # sqlglot raises whatever it meets
@@ -352,7 +353,3 @@ def _not_an_expression(written: str, error: Exception) -> ConfigError:
             f"{written[:60]!r}… is nested too deeply to be read. Compute parts of it in a .select(…) before."
         )
     return ConfigError(f"{written!r} is not a Spark SQL expression: {_COLOURS.sub('', str(error))}")
-
-
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
