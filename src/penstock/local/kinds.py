@@ -28,6 +28,16 @@ _FAMILIES: dict[str, Family] = {
     "TIMESTAMP": "timestamp",
     INSTANT: "instant",
 }
+_SPARK_TYPES = {
+    '"NULL"': "VOID",
+    "INTEGER": "INT",
+    "VARCHAR": "STRING",
+    "BLOB": "BINARY",
+    "TIMESTAMP": "TIMESTAMP_NTZ",
+    INSTANT: "TIMESTAMP",
+}
+"""Types that Spark calls otherwise."""
+
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _MOST_DIGITS = 38
 
@@ -67,8 +77,7 @@ class Value:
         >>> Value("x", "INTEGER[]").spark_type, Value("x", "TIMESTAMP").spark_type
         ('INTEGER[]', 'TIMESTAMP_NTZ')
         """
-        names = {"VARCHAR": "STRING", "INTEGER": "INT", "BLOB": "BINARY", "TIMESTAMP": "TIMESTAMP_NTZ"}
-        return "TIMESTAMP" if self.kind == INSTANT else names.get(self.kind, self.kind)
+        return _SPARK_TYPES.get(self.kind, self.kind)
 
 
 def decimal(digits: int, scale: int) -> str | None:

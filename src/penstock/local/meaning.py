@@ -44,6 +44,9 @@ _CHOICES = {exp.Coalesce: "coalesce", exp.Greatest: "greatest", exp.Least: "leas
 _CASTS = {"tinyint": "TINYINT", "smallint": "SMALLINT", "bigint": "BIGINT", "float": "FLOAT"}
 """Functions that are casts; the parser knows others."""
 
+_NUMBERS = ("integer", "float", "decimal")
+"""Families to compute with."""
+
 _DAYS = ("DAY", "WEEK", "MONTH", "YEAR")
 _HOURS = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
 """Units of lengths of time."""
@@ -158,13 +161,17 @@ class Meaning:
             a, b = b, a
         if a.family == "date" and b.kind in ("TINYINT", "SMALLINT", "INTEGER") and sign != "*":
             return Value(f"({a.sql} {sign} {b.sql})", "DATE")
+        if a.family == b.family == "date" and sign == "-":
+            raise _unknown(node, "Write datediff(…, …) for the days between two dates.")
         if "null" in (a.family, b.family):
             a, b = (cast(value, other.kind) if value.family == "null" else value for value, other in ((a, b), (b, a)))
         if {a.family, b.family} <= {"integer", "decimal"} and "decimal" in (a.family, b.family):
             return self._decimals(node, a, b, sign)
         kind = widened([a.kind, b.kind])
-        if kind is None or not {a.family, b.family} <= {"integer", "decimal", "float"}:
+        if kind is None:
             raise self._mixed(node, a, b)
+        if not {a.family, b.family} <= {*_NUMBERS}:
+            raise self._not_numbers(node, a)
         a, b = cast(a, kind), cast(b, kind)
         return Value(f"({a.sql} {sign} {b.sql})", kind)
 
@@ -216,15 +223,12 @@ class Meaning:
         a, b = self._numeric(node.this, node), self._numeric(node.expression, node)
         kind = widened([a.kind, b.kind])
         if kind is None or "decimal" in (a.family, b.family):
-            raise self._mixed(node, a, b)
+            raise _unknown(node, "Cast both sides to DOUBLE.")
         a, b = cast(a, kind), cast(b, kind)
         return self._unless_zero(node, a, b, f"({a.sql} % {b.sql})", kind)
 
     def _whole_part(self, node: exp.Binary) -> Value:
-        a, b = self.of(node.this), self.of(node.expression)
-        if {a.family, b.family} != {"integer"}:
-            raise self._mixed(node, a, b)
-        a, b = cast(a, "BIGINT"), cast(b, "BIGINT")
+        a, b = (cast(self._integer(part, node), "BIGINT") for part in (node.this, node.expression))
         return self._unless_zero(node, a, b, f"({a.sql} // {b.sql})", "BIGINT")
 
     def _unless_zero(self, node: exp.Expression, a: Value, b: Value, result: str, kind: str) -> Value:
@@ -233,11 +237,8 @@ class Meaning:
         return Value(f"CASE WHEN {zero} THEN {wrong} WHEN {b.sql} <> 0 THEN {result} END", kind)
 
     def _bitwise(self, node: exp.Binary) -> Value:
-        a, b = self.of(node.this), self.of(node.expression)
-        kind = widened([a.kind, b.kind])
-        if {a.family, b.family} != {"integer"} or kind is None:
-            raise self._mixed(node, a, b)
-        a, b = cast(a, kind), cast(b, kind)
+        a, b = self._alike(node, [self._integer(part, node) for part in (node.this, node.expression)])
+        kind = a.kind
         if isinstance(node, exp.BitwiseXor):
             return Value(f"xor({a.sql}, {b.sql})", kind)
         return Value(f"({a.sql} {_BITWISE[type(node)]} {b.sql})", kind)
@@ -435,11 +436,20 @@ class Meaning:
 
     def _numeric(self, part: exp.Expression, node: exp.Expression) -> Value:
         value = self.of(part)
-        if value.family not in ("integer", "float", "decimal"):
-            raise ConfigError(
-                f"{_written(node)} computes with {value.spark_type}. Cast it to a number, like cast(… AS DOUBLE)."
-            )
+        if value.family not in _NUMBERS:
+            raise self._not_numbers(node, value)
         return value
+
+    def _integer(self, part: exp.Expression, node: exp.Expression) -> Value:
+        value = self.of(part)
+        if value.family != "integer":
+            raise self._not_numbers(node, value, "an integer, like cast(… AS BIGINT)")
+        return value
+
+    def _not_numbers(
+        self, node: exp.Expression, value: Value, needed: str = "a number, like cast(… AS DOUBLE)"
+    ) -> ConfigError:
+        return ConfigError(f"{_written(node)} computes with {value.spark_type}. Cast it to {needed}.")
 
     def _condition(self, part: exp.Expression) -> str:
         value = self.of(part)
