@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from numbers import Integral
 from typing import Any, Protocol, Self
 
+from penstock.core.checks import is_whole
 from penstock.core.durations import Duration, DurationLike, TimeUnit
 from penstock.core.errors import ConfigError
 from penstock.core.time import TIME_MIN, Time, clamp
@@ -140,7 +140,7 @@ class BoundedTuples:
 
     def check(self, unit: TimeUnit) -> None:
         """The count must be one."""
-        if isinstance(self.count, bool) or not isinstance(self.count, Integral):
+        if not is_whole(self.count):
             raise ConfigError(
                 f"bounded_tuples(count={self.count!r}) is not a number of rows. Write how many rows late one may be."
             )

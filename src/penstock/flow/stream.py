@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
 
+from penstock.core.checks import is_whole
 from penstock.core.durations import Duration, DurationLike
 from penstock.core.errors import ConfigError
 from penstock.core.rows import RowType, first_twice
@@ -107,7 +106,7 @@ class Outlets:
 
     def to_console(self, rows: int = 20) -> Outlet:
         """Print the first `rows` of each epoch that has any."""
-        if isinstance(rows, bool) or not isinstance(rows, Integral) or rows < 0:
+        if not is_whole(rows) or rows < 0:
             raise ConfigError(f"to_console({rows!r}) is not a number of rows. Write how many to print, like 20.")
         return self._to(ConsoleSink(node=self._node, emits=self._emits, rows=rows))
 
@@ -764,17 +763,15 @@ def _having(results: Stream, condition: Any) -> Stream:
 
 def _needed(node: Node, config: WindowAggregate) -> pa.Schema:
     """The columns that an aggregation looks at: groups, what it aggregates, and the time."""
-    asked = [
-        (("by", name) for name in config.by),
-        ((n, f.column) for n, f in config.aggregates if f.column is not None or not isinstance(f, Count)),
-    ]
-    wanted = {node.time, *config.keys}
+    asked: list[tuple[str, str | None]] = [("by", name) for name in config.by]
+    asked += [(n, f.column) for n, f in config.aggregates if f.column is not None or not isinstance(f, Count)]
     if isinstance(config.window, SlideByTuple) and config.window.row_num is not None:
-        asked.append(("row_num", name) for name in [config.window.row_num])
+        asked.append(("row_num", config.window.row_num))
+    wanted = {node.time, *config.keys}
     held = node.columns.names
-    for argument, column in chain(*asked):
+    for argument, column in asked:
         if column not in held:
-            raise ConfigError.unknown_column(argument, column, node.columns.names)
+            raise ConfigError.unknown_column(argument, column, held)
         wanted.add(column)
     return pa.schema([field for field in node.columns if field.name in wanted])
 

@@ -1,6 +1,6 @@
 """Window aggregation: every window type over disordered streams, by windows, by panes, per group as it pays."""
 
-from penstock.operators.aggregate.config import Emit, Method, Panes, WindowAggregate, read_by
+from penstock.operators.aggregate.config import Emit, Method, Panes, WindowAggregate
 from penstock.operators.aggregate.costs import WindowCosts
 from penstock.operators.aggregate.functions import Function, UserDefined
 from penstock.operators.aggregate.holistic import Holistic
@@ -17,5 +17,4 @@ __all__ = [
     "UserDefined",
     "WindowAggregate",
     "WindowCosts",
-    "read_by",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import Literal, TypeGuard, cast, get_args
@@ -317,10 +316,6 @@ class WindowAggregate:
         main = Lane.of(self.by, (), [*ours, *bounded], rows)
         return main, *(counting(self.by, key, rows) for key in keys)
 
-    def partials_schema(self, inputs: tuple[RowType, ...], lane: int = 0) -> pa.Schema:
-        """The columns of partials that a host may feed on port 1 + `lane` instead of rows."""
-        return self.lanes(inputs)[lane].schema
-
     @property
     def slides_at(self) -> tuple[Duration, Duration] | None:
         """How far apart the bounds are that close windows, and from when on; None if any bound may."""
@@ -381,14 +376,3 @@ def method_by_groups(window: Window, emit: Emit, method: Method | WithParameters
 def is_holistic(function: AnyFunction) -> TypeGuard[Holistic]:
     """Whether it is made from value counts."""
     return hasattr(function, "keys")
-
-
-def read_by(by: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Read `by=`: a column, several, or none for one group of all rows.
-
-    >>> read_by("shop"), read_by(None)
-    (('shop',), ())
-    """
-    if by is None:
-        return ()
-    return (by,) if isinstance(by, str) else tuple(by)

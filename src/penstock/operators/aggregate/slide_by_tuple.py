@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.core.operator import Out, State
@@ -22,6 +21,7 @@ from penstock.core.windows import SlideByTuple, TupleSlides
 from penstock.kernels.equal import same
 from penstock.kernels.match import expand, ranges
 from penstock.kernels.segments import Mask, is_null, numbers_of, starts_of
+from penstock.kernels.width import cut
 from penstock.operators.aggregate.aggregation import Aggregation, Given, tidy_pages
 from penstock.operators.aggregate.entry import inside
 from penstock.operators.aggregate.lanes import Lane, clean, counting, differing, partial_columns
@@ -177,14 +177,14 @@ class SlideByTupleAggregation(Aggregation):
             reaches = [
                 ranges(hashes_of(table), times_of(table), hashes_of(ends), starts, times_of(ends)) for table in bins
             ]
-            each = [_COPIES * table.nbytes / table.num_rows + _PAIR for table in bins]
+            each = [_COPIES * table.nbytes // table.num_rows + _PAIR for table in bins]
             room = self._budget.room // 2
             weights = sum((end - begin) * size for (begin, end), size in zip(reaches, each, strict=True))
-            for part in _cuts(np.asarray(weights), room):
+            for part in cut(np.asarray(weights), room):
                 yield (
                     part.start,
                     [
-                        self._filled(lane, table, ends[part], begin[part], end[part], max(1, int(room / size)))
+                        self._filled(lane, table, ends[part], begin[part], end[part], max(1, room // size))
                         for lane, table, (begin, end), size in zip(lanes, bins, reaches, each, strict=True)
                     ],
                 )
@@ -226,16 +226,6 @@ class SlideByTupleAggregation(Aggregation):
 
 def _sliding(rows: pa.RecordBatch, slides: Mask) -> pa.RecordBatch:
     return rows.append_column(SLIDE, pa.array(slides.astype(np.int64)))
-
-
-def _cuts(weights: npt.NDArray[np.float64], room: int) -> Iterator[slice]:
-    """Ranges of neighbours that weigh at most `room` together, but one at least."""
-    upto, first = np.cumsum(weights), 0
-    while first < weights.size:
-        most = room + (upto[first - 1] if first else 0)
-        last = max(first + 1, int(upto.searchsorted(most, "right")))
-        yield slice(first, last)
-        first = last
 
 
 def _group_starts(main: pa.RecordBatch, groups: Sequence[pa.Array]) -> Indices:
