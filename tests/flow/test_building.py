@@ -8,7 +8,7 @@ import pytest
 
 import penstock as pk
 from penstock.core.errors import BandError, ConfigError, DurationError, PenstockError
-from penstock.flow.keys import common_key
+from penstock.flow.keys import common_key, table_key
 from penstock.spark.flow import _config
 
 ROWS = pa.table({"order_id": [1], "t": [0], "amount": [5], "name": ["x"]})
@@ -194,14 +194,74 @@ def field(kind: pa.DataType) -> pa.Field:
         (pa.int64(), pa.float64()),
         (pa.date32(), pa.timestamp("us")),
         (pa.decimal128(38, 0), pa.decimal128(38, 10)),
+        (pa.int64(), pa.uint64()),
+        (pa.uint64(), pa.float64()),
+        (pa.timestamp("us"), pa.timestamp("us", "UTC")),
+        (pa.timestamp("us"), pa.timestamp("ns")),
     ],
     ids=str,
 )
 def test_keys_whose_comparison_would_lose_values_are_refused(kinds):
     with pytest.raises(
-        ConfigError, match=r"on='k': the left key is .*, and comparing them would lose values\. Cast one"
+        ConfigError, match=r"on='k': the left key is .*, and penstock has no type .* that keeps every value of both\. C"
     ):
         common_key(*map(field, kinds))
+
+
+WORDS = pa.dictionary(pa.int32(), pa.string())
+BERLIN = pa.timestamp("s", "Europe/Berlin")
+ALIKE = [
+    (pa.string(), pa.large_string(), pa.large_string()),
+    (pa.binary(), pa.large_binary(), pa.large_binary()),
+    (pa.binary(2), pa.binary(), pa.binary()),
+    (pa.uint8(), pa.uint64(), pa.uint64()),
+    (pa.uint32(), pa.int64(), pa.int64()),
+    (pa.uint32(), pa.int32(), pa.int64()),
+    (pa.int16(), pa.float32(), pa.float32()),
+    (pa.int32(), pa.float32(), pa.float64()),
+    (pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("ms")),
+    (pa.timestamp("s", "UTC"), pa.timestamp("us", "Europe/Berlin"), pa.timestamp("us", "Europe/Berlin")),
+    (pa.null(), pa.int64(), pa.int64()),
+]
+"""Keys of different types, and the type in which every value of both can be compared."""
+
+
+@pytest.mark.parametrize(("one", "other", "expected"), ALIKE, ids=str)
+def test_keys_of_different_types_are_compared_in_one_that_has_all_values(one, other, expected):
+    assert common_key(field(one), field(other)) == expected
+    assert common_key(field(other), field(one)) == expected
+
+
+@pytest.mark.parametrize(
+    ("own", "key"),
+    [
+        (pa.large_string(), pa.string()),
+        (pa.string(), pa.large_string()),
+        (pa.timestamp("s", "UTC"), BERLIN),
+        (BERLIN, pa.timestamp("us", "UTC")),
+        (pa.uint32(), pa.int64()),
+        (pa.int32(), pa.float64()),
+        (pa.null(), WORDS),
+    ],
+    ids=str,
+)
+def test_a_stream_is_looked_up_as_what_the_table_has(own, key):
+    assert table_key(field(own), field(key)) == key
+
+
+@pytest.mark.parametrize(
+    ("own", "key", "instead"),
+    [
+        (pa.int64(), pa.int32(), r"Cast the table's key to int64, or the stream's to its type: \.select\("),
+        (pa.int64(), pa.uint32(), r"Cast the table's key to int64\.$"),
+        (pa.timestamp("us"), pa.timestamp("s"), r"Cast the table's key to timestamp\[us\]\.$"),
+        (pa.string(), pa.null(), r"Cast the table's key to string\.$"),
+    ],
+    ids=str,
+)
+def test_a_stream_whose_keys_the_table_cannot_have_is_refused(own, key, instead):
+    with pytest.raises(ConfigError, match=rf"but the table's key 'k' is .* do not fit that\. {instead}"):
+        table_key(field(own), field(key))
 
 
 def test_a_map_is_no_key():
@@ -237,7 +297,7 @@ def test_a_key_that_arrow_cannot_take_or_compare_is_refused_with_the_type_to_cas
         common_key(field(kind), field(kind))
 
 
-WORDS, FEW_WORDS = pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int8(), pa.string())
+FEW_WORDS = pa.dictionary(pa.int8(), pa.string())
 NUMBERS = pa.dictionary(pa.int32(), pa.int64())
 
 
@@ -267,7 +327,7 @@ def test_keys_are_not_looked_up_in_a_dictionary_that_has_no_room_for_them(flow):
 
 
 def test_dictionaries_of_other_values_are_refused():
-    with pytest.raises(ConfigError, match="comparing them would lose values"):
+    with pytest.raises(ConfigError, match="no type to compare them in that keeps every value of both"):
         common_key(field(WORDS), field(NUMBERS))
 
 
@@ -339,7 +399,7 @@ def test_a_method_that_cannot_read_the_table_as_it_is_is_refused_while_the_looku
         pq.write_table(pa.table({"order_id": [1, 2], "v": [number, number]}), tmp_path / f"{number}.parquet")
     table = pk.ParquetTable(str(tmp_path), "order_id", partition_rows=1)
     with pytest.raises(
-        ConfigError, match=rf"^method='{method}' .* Sort the table by order_id, .*='cinlj' or 'meshjoin'"
+        ConfigError, match=rf"^method='{method}' .* Write method='cinlj' or 'meshjoin', or freshness='snapshot', "
     ):
         orders.lookup(table, on="order_id", freshness="latest", method=method)
     assert orders.lookup(table, on="order_id", freshness="latest", method="meshjoin")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gc
 import re
 import sqlite3
@@ -464,3 +465,60 @@ def test_no_age_at_all_means_that_no_row_waits():
         for number, table in enumerate(epochs):
             query.epoch(dict.fromkeys(query._tracks, table))
             assert out.table().num_rows == 200 * (number + 1)
+
+
+MOMENTS = [dt.datetime(2024, 1, 1, 12), dt.datetime(9999, 12, 31), None]
+
+
+@pytest.mark.parametrize(
+    ("own", "key", "values"),
+    [
+        (pa.string(), pa.large_string(), ["a", "ä" * 20, None]),
+        (pa.large_string(), pa.string(), ["a", "ä" * 20, None]),
+        (pa.string_view(), pa.large_string(), ["a", "ä" * 20, None]),
+        (pa.string(), pa.string_view(), ["a", "ä" * 20, None]),
+        (pa.binary(2), pa.large_binary(), [b"ab", b"\0\0", None]),
+        (pa.timestamp("s"), pa.timestamp("us"), MOMENTS),
+        (pa.timestamp("ms", "UTC"), pa.timestamp("us", "Europe/Berlin"), MOMENTS),
+        (pa.timestamp("us", "Europe/Berlin"), pa.timestamp("us", "UTC"), MOMENTS),
+        (pa.uint32(), pa.int64(), [1, 2**32 - 1, None]),
+        (pa.int32(), pa.float64(), [1, 2**31 - 1, None]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("method", ["auto", "hybridjoin"])
+def test_keys_are_looked_up_in_a_table_that_spells_the_same_values_otherwise(own, key, values, method):
+    flow = pk.LocalFlow(shards=2)
+    source = flow.source(pa.table({"k": pa.array(values, own), "t": range(3)}), time="t", name="s")
+    table = pa.table({"k": pa.array(values, key), "n": range(3)})
+    found = source.lookup(table, on="k", method=method).to_memory()
+    other = flow.source(pa.table({"k": pa.array(values, key), "u": range(3)}), time="u", name="o")
+    pairs = source.join(other, on="k", within=pk.band(9, 9)).to_memory()
+    flow.run()
+    assert sorted(zip(*(found.table()[name].to_pylist() for name in "tn"), strict=True)) == [(0, 0), (1, 1)]
+    assert sorted(zip(*(pairs.table()[name].to_pylist() for name in "tu"), strict=True)) == [(0, 0), (1, 1)]
+
+
+def test_a_moment_too_far_away_to_be_compared_stops_the_flow_and_says_so():
+    flow = pk.LocalFlow()
+    source = flow.source(pa.table({"k": pa.array([2**60], pa.timestamp("s")), "t": [0]}), time="t")
+    source.lookup(pa.table({"k": pa.array([0], pa.timestamp("us"))}), on="k", name="dates").to_memory()
+    with pytest.raises(pk.FlowError, match=r"A key of dates cannot be compared: .* out of bounds timestamp"):
+        flow.run()
+
+
+@pytest.mark.parametrize("method", ["hybridjoin", "cmeshjoin"])
+def test_what_is_advised_for_a_database_helps_there(tmp_path, method):
+    with sqlite3.connect(tmp_path / "names.db") as database:
+        database.execute("CREATE TABLE names (k REAL, n INTEGER)")
+        database.execute("INSERT INTO names VALUES (1.5, 1), (2.5, 2)")
+    table = pk.SqlTable(f"sqlite:///{tmp_path}/names.db", "names", keys=("k",))
+    source = pk.LocalFlow().source(pa.table({"k": [1.5, 3.5], "t": [0, 1]}), time="t")
+    with pytest.raises(ConfigError, match=r"Write method='cinlj' or 'meshjoin', or freshness='snapshot', which copies"):
+        source.lookup(table, on="k", freshness="latest", method=method)
+    for advised in ({"method": "cinlj"}, {"method": "meshjoin"}, {"method": method, "freshness": "snapshot"}):
+        flow = pk.LocalFlow()
+        source = flow.source(pa.table({"k": [1.5, 3.5], "t": [0, 1]}), time="t")
+        out = source.lookup(table, on="k", **({"freshness": "latest"} | advised)).to_memory()
+        flow.run()
+        assert out.table()["n"].to_pylist() == [1]

@@ -6,8 +6,18 @@ import pyarrow as pa
 
 from penstock.core.errors import ConfigError
 
-_INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
-_FLOATS = [pa.float32(), pa.float64()]
+_FAMILIES = (
+    (pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+    (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+    (pa.float32(), pa.float64()),
+    (pa.string(), pa.large_string()),
+    (pa.binary(), pa.large_binary()),
+)
+"""Types each of which has all values of those before it."""
+
+_SIGNED = {kind.bit_width: kind for kind in _FAMILIES[0]}
+_UNITS = ("s", "ms", "us")
+"""Units of timestamps, coarse to fine. Nanoseconds reach only to 2262, so they are not compared with others."""
 
 
 def common_key(left: pa.Field, right: pa.Field) -> pa.DataType:
@@ -19,20 +29,100 @@ def common_key(left: pa.Field, right: pa.Field) -> pa.DataType:
     for field in (left, right):
         _check_comparable(field)
     ours, theirs = values_of(left.type), values_of(right.type)
-    if ours == theirs:
+    if ours == theirs or pa.types.is_null(ours):
         return right.type if _can_become(left.type, right.type) else theirs
-    for family in (_INTEGERS, _FLOATS):
+    common = _common(ours, theirs)
+    if common is None:
+        raise ConfigError(
+            f"on={left.name!r}: the left key is {left.type}, the right one {right.name!r} is {right.type}, and "
+            f"penstock has no type to compare them in that keeps every value of both. Cast one of them first: "
+            f".select('*', 'CAST({right.name} AS …) AS …')."
+        )
+    return common
+
+
+def table_key(own: pa.Field, key: pa.Field) -> pa.DataType:
+    """The type of a table's key, as which the stream's is looked up; an error if it does not have all its values.
+
+    >>> table_key(pa.field("a", pa.large_string()), pa.field("b", pa.string()))
+    DataType(string)
+    """
+    # A dictionary is decoded before it is cast: then it may become another, or the same with other values.
+    common = common_key(own.with_type(values_of(own.type)), key)
+    if _short(common) == _short(key.type):
+        return key.type
+    instead = f"Cast the table's key to {common}"
+    if _has_name_in_sql(key.type):
+        instead += f", or the stream's to its type: .select('*', 'CAST({own.name} AS …) AS …')"
+    raise ConfigError(
+        f"on={own.name!r} is {own.type}, but the table's key {key.name!r} is {key.type}, and some of the stream's "
+        f"keys do not fit that. {instead}."
+    )
+
+
+def _common(ours: pa.DataType, theirs: pa.DataType) -> pa.DataType | None:
+    """The narrowest type that has all values of two different ones, if there is one."""
+    if pa.types.is_null(theirs):
+        return ours
+    for family in _FAMILIES:
         if ours in family and theirs in family:
             return family[max(family.index(ours), family.index(theirs))]
+    if pa.types.is_integer(ours) and pa.types.is_integer(theirs):
+        return _SIGNED.get(max(_bits_signed(ours), _bits_signed(theirs)))
+    for whole, other in ((ours, theirs), (theirs, ours)):
+        if pa.types.is_integer(whole) and other in (pa.float32(), pa.float64()):
+            return _float(whole.bit_width, other)
+        if pa.types.is_fixed_size_binary(whole) and other in (pa.binary(), pa.large_binary()):
+            return other
     if pa.types.is_decimal(ours) and pa.types.is_decimal(theirs):
-        scale = max(ours.scale, theirs.scale)
-        whole = max(ours.precision - ours.scale, theirs.precision - theirs.scale)
-        if whole + scale <= 38:
-            return pa.decimal128(whole + scale, scale)
-    raise ConfigError(
-        f"on={left.name!r}: the left key is {left.type}, the right one {right.name!r} is {right.type}, and comparing "
-        f"them would lose values. Cast one of them first: .select('*', 'CAST({right.name} AS …) AS …')."
-    )
+        return _decimal(ours, theirs)
+    if pa.types.is_timestamp(ours) and pa.types.is_timestamp(theirs):
+        return _timestamp(ours, theirs)
+    return None
+
+
+def _bits_signed(kind: pa.DataType) -> int:
+    """The bits of the signed integer that has all values of an integer."""
+    return int(kind.bit_width) * (1 if pa.types.is_signed_integer(kind) else 2)
+
+
+def _float(bits: int, kind: pa.DataType) -> pa.DataType | None:
+    """The float that has all integers of some bits and all values of another float."""
+    if bits <= 16:
+        return kind
+    return pa.float64() if bits <= 32 else None
+
+
+def _decimal(ours: pa.DataType, theirs: pa.DataType) -> pa.DataType | None:
+    scale = max(ours.scale, theirs.scale)
+    whole = max(ours.precision - ours.scale, theirs.precision - theirs.scale)
+    return pa.decimal128(whole + scale, scale) if whole + scale <= 38 else None
+
+
+def _timestamp(ours: pa.DataType, theirs: pa.DataType) -> pa.DataType | None:
+    """The finer of two timestamps. Moments are compared whatever their zones; a clock's time is no moment."""
+    if (ours.tz is None) != (theirs.tz is None):
+        return None
+    if ours.unit == theirs.unit:
+        return theirs
+    if ours.unit not in _UNITS or theirs.unit not in _UNITS:
+        return None
+    return max(ours, theirs, key=lambda kind: _UNITS.index(kind.unit))
+
+
+def _short(kind: pa.DataType) -> pa.DataType:
+    """One type for those of the same values."""
+    if kind == pa.large_string():
+        return pa.string()
+    if kind == pa.large_binary():
+        return pa.binary()
+    return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz is not None else kind
+
+
+def _has_name_in_sql(kind: pa.DataType) -> bool:
+    """Whether Spark's SQL can cast to a type."""
+    odd = (pa.types.is_dictionary, pa.types.is_unsigned_integer, pa.types.is_null, pa.types.is_fixed_size_binary)
+    return not pa.types.is_timestamp(kind) and not any(test(kind) for test in odd)
 
 
 def values_of(kind: pa.DataType) -> pa.DataType:
@@ -49,7 +139,7 @@ def _can_become(kind: pa.DataType, other: pa.DataType) -> bool:
     if not pa.types.is_dictionary(other):
         return True
     texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    return other.index_type.bit_width >= 32 and any(test(kind) for test in texts)
+    return other.index_type.bit_width >= 32 and (pa.types.is_null(kind) or any(test(kind) for test in texts))
 
 
 def _check_comparable(field: pa.Field) -> None:

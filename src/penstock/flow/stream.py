@@ -35,7 +35,7 @@ from penstock.flow.graph import (
     sources_of,
 )
 from penstock.flow.groups import check_progress, statements_for
-from penstock.flow.keys import common_key, values_of
+from penstock.flow.keys import common_key, table_key
 from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
 from penstock.kernels.hashing import can_hash
 from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, WindowAggregate, method_by_groups
@@ -893,17 +893,7 @@ def _must_not_wait(config: LookupJoin) -> str:
 def _as_keys(columns: pa.Schema, keys: tuple[tuple[str, str], ...], table: pa.Schema) -> pa.Schema:
     """A stream's columns with keys of the types that the table has."""
     for ours, theirs in keys:
-        own, key = columns.field(ours), table.field(theirs)
-        # A dictionary is decoded before it is cast: then it may become another, or the same with other values.
-        kind = common_key(own.with_type(values_of(own.type)), key)
-        if kind != key.type:
-            instead = f"Cast one of them: .select('*', 'CAST({ours} AS …) AS …')."
-            if pa.types.is_dictionary(key.type):
-                instead = f"Cast the table's key to {key.type.value_type}."
-            raise ConfigError(
-                f"on={ours!r} is {own.type}, but the table's key {theirs!r} is {key.type}, and some of the stream's "
-                f"keys do not fit that. {instead}"
-            )
+        kind = table_key(columns.field(ours), table.field(theirs))
         place = columns.get_field_index(ours)
         columns = columns.set(place, columns.field(place).with_type(kind))
     return columns

@@ -632,7 +632,10 @@ def _routed(node: OperatorNode, port: int, rows: pa.Table, shards: int, before: 
         kind, held = types.columns.field(key).type, rows.schema.field(key).type
         if pa.types.is_dictionary(kind) and pa.types.is_dictionary(held):
             rows = rows.set_column(rows.schema.get_field_index(key), key, rows.column(key).cast(held.value_type))
-    cast = rows.select([*types.columns.names, TIME]).cast(types.columns.append(pa.field(TIME, pa.int64())))
+    try:
+        cast = rows.select([*types.columns.names, TIME]).cast(types.columns.append(pa.field(TIME, pa.int64())))
+    except pa.ArrowInvalid as wrong:
+        raise FlowError(f"A key of {node.name} cannot be compared: {wrong}.") from wrong
     keys = [cast.column(key).combine_chunks() for key in types.keys]
     hashes = hash_keys(keys) if keys else np.zeros(cast.num_rows, np.uint64)
     entered = with_times(types.enter(cast, hashes), before)

@@ -315,8 +315,8 @@ def test_f29_caching_parts_of_a_group_is_refused():
         Shard(SCATTERED, "cmeshjoin")
     assert str(refused.value) == (
         "method='cmeshjoin' keeps all rows of a frequent k, but this table has them in several partitions, and a read "
-        "brings only some of them. Sort the table by k, so that equal keys lie together, or write method='cinlj' or "
-        "'meshjoin'."
+        "brings only some of them. Write method='cinlj' or 'meshjoin', or freshness='snapshot', which copies the table "
+        "into pages; Parquet files can also be sorted by k, so that equal keys lie together."
     )
 
 
@@ -326,8 +326,8 @@ def test_methods_that_read_the_one_partition_of_a_key_refuse_a_table_that_has_th
         Shard(SCATTERED, method)
     assert str(refused.value) == (
         f"method={method!r} reads the one partition that has a key, but this table does not say which partition has "
-        "which k, or has rows of one k in several. Sort the table by k, so that equal keys lie together, or write "
-        "method='cinlj' or 'meshjoin'."
+        "which k, or has rows of one k in several. Write method='cinlj' or 'meshjoin', or freshness='snapshot', which "
+        "copies the table into pages; Parquet files can also be sorted by k, so that equal keys lie together."
     )
 
 

@@ -59,7 +59,10 @@ class Stages:
         if isinstance(self.back, Broadcast | Inlj) or table.clustered:
             return
         keys, name = ", ".join(table.keys), lookup_method_name(self)
-        remedy = f"Sort the table by {keys}, so that equal keys lie together, or write method='cinlj' or 'meshjoin'."
+        remedy = (
+            f"Write method='cinlj' or 'meshjoin', or freshness='snapshot', which copies the table into pages; Parquet "
+            f"files can also be sorted by {keys}, so that equal keys lie together."
+        )
         if not isinstance(self.back, MeshJoin):
             raise ConfigError(
                 f"method={name!r} reads the one partition that has a key, but this table does not say which partition "

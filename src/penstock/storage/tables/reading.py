@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from penstock.core.errors import ConfigError
 from penstock.core.master import TableSource
+from penstock.kernels.plain import plain_rows
 from penstock.storage.files import is_local
 from penstock.storage.tables.arrow import ArrowTable
 from penstock.storage.tables.build import build_page_table
@@ -24,7 +25,7 @@ def read_table(table: Any, keys: tuple[str, ...]) -> TableSource:
     """
     if isinstance(table, pa.Table):
         _check_on(keys, table.schema)
-        return ArrowTable(table, keys)
+        return ArrowTable(plain_rows(table), keys)
     if isinstance(table, str):
         files = ParquetTable(table, keys)
         _check_on(keys, files.held)
