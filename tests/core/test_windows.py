@@ -169,6 +169,7 @@ def test_units_are_those_of_the_time_column():
         (lambda: sliding("1 h", 5), r"range=1 h and slide=5 differ in kind.*Write both"),
         (lambda: TupleWindow(0, 1), r"range=0 is not a number of rows. Write a whole number"),
         (lambda: TupleWindow(5, True), r"slide=True is not a number of rows"),
+        (lambda: TupleWindow(2**62 + 1, 1), r"range=4611686018427387905 is more rows than can be numbered\. Write 2"),
         (lambda: PartitionedWindow(5, 1, ()), r"partition=\(\) is no tuple of columns.*partition=\('device',\)"),
         (lambda: landmark(0), r"slide=0 is not positive"),
         (lambda: session("0 s"), r"gap=0 s is not positive"),

@@ -253,3 +253,36 @@ def test_a_time_out_of_range_moves_no_bound():
     rows = source.to_memory()
     flow.run()
     assert rows.table().column("t").to_pylist() == [3, 3]
+
+
+LONGEST = {
+    "sliding": lambda n: {"range": n},
+    "landmark": lambda n: {"window": pk.landmark(n)},
+    "session": lambda n: {"window": pk.session(n)},
+    "by tuple": lambda n: {"window": pk.slide_by_tuple(n)},
+}
+
+
+@pytest.mark.parametrize("first", LONGEST)
+@pytest.mark.parametrize("second", LONGEST)
+def test_windows_over_windows_have_ends_that_fit_or_are_refused(first, second):
+    flow = pk.LocalFlow()
+    ticks = flow.source(pa.table({"t": [1 - 2**62, 0, 2**62 - 1]}), time="t")
+    once = ticks.window(**LONGEST[first](2**61)).agg(n=pk.count())
+    for length in (2**61 + 1, 2**62):
+        with pytest.raises(pk.ConfigError, match=rf"{length} steps long, over windows of {2**61}: together more than"):
+            once.where("n > 0").window(**LONGEST[second](length)).agg(n=pk.count())
+    out = once.window(**LONGEST[second](2**61)).agg(n=pk.sum("n")).to_memory()
+    flow.run()
+    rows = out.table().to_pylist()
+    assert all((row["window_start"] or -(2**63)) < row["window_end"] <= 2**63 - 1 for row in rows)
+    assert max(row["window_end"] for row in rows) >= 2**62
+
+
+def test_windows_of_dates_over_one_another_are_refused_where_their_ends_would_not_fit():
+    flow = pk.LocalFlow()
+    stream = flow.source(pa.table({"t": pa.array([0], pa.date32())}), time="t")
+    for _ in range(21):
+        stream = stream.window(range="50000000 days").agg(n=pk.count())
+    with pytest.raises(pk.ConfigError, match="together more than 1073741824, so that the ends of windows may not fit"):
+        stream.window(range="50000000 days").agg(n=pk.count())

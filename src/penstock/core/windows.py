@@ -21,7 +21,7 @@ import numpy.typing as npt
 from penstock.core.durations import Duration, DurationLike, TimeUnit
 from penstock.core.errors import WindowError
 from penstock.core.rows import Indices
-from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
+from penstock.core.time import FARTHEST, TIME_MAX, TIME_MIN, Time, Times
 
 Wid = int
 """The number of a window."""
@@ -93,6 +93,10 @@ class Sliding:
         """What windows start and end at multiples of, or that far from a row, in steps of `unit`."""
         return self.range.on(unit), self.slide.on(unit), _origin(self.origin, unit)
 
+    def reach(self, unit: TimeUnit) -> int:
+        """How far from a row the windows that hold it reach at most, in steps of `unit`."""
+        return self.range.on(unit)
+
     def __str__(self) -> str:
         origin = f", origin={self.origin}" if self.origin.amount else ""
         return f"sliding(range={self.range}, slide={self.slide}{origin})"
@@ -123,6 +127,10 @@ class TupleWindow:
     def edges(self, unit: TimeUnit) -> tuple[int, ...]:
         """What windows start and end at multiples of, or that far from a row, in steps of `unit`."""
         return ()
+
+    def reach(self, unit: TimeUnit) -> int:
+        """How far from a row the windows that hold it reach at most, in steps of `unit`."""
+        return self.range if self.order is not None else 0
 
     def __str__(self) -> str:
         order = f", order={self.order!r}" if self.order else ""
@@ -163,6 +171,10 @@ class PartitionedWindow:
         """What windows start and end at multiples of, or that far from a row, in steps of `unit`."""
         return ()
 
+    def reach(self, unit: TimeUnit) -> int:
+        """How far from a row the windows that hold it reach at most, in steps of `unit`."""
+        return 0
+
     def __str__(self) -> str:
         order = f", order={self.order!r}" if self.order else ""
         return f"rows(range={self.range}, slide={self.slide}, partition={list(self.partition)}{order})"
@@ -189,6 +201,10 @@ class Landmark:
     def edges(self, unit: TimeUnit) -> tuple[int, ...]:
         """What windows start and end at multiples of, or that far from a row, in steps of `unit`."""
         return self.slide.on(unit), _origin(self.origin, unit)
+
+    def reach(self, unit: TimeUnit) -> int:
+        """How far from a row the windows that hold it reach at most, in steps of `unit`."""
+        return self.slide.on(unit)
 
     def __str__(self) -> str:
         origin = f", origin={self.origin}" if self.origin.amount else ""
@@ -234,6 +250,10 @@ class SlideByTuple:
         """What windows start and end at multiples of, or that far from a row, in steps of `unit`."""
         return (1,)
 
+    def reach(self, unit: TimeUnit) -> int:
+        """How far from a row the windows that hold it reach at most, in steps of `unit`."""
+        return self.range.on(unit)
+
     def __str__(self) -> str:
         every = f", every={self.every}, by={self.by!r}" if self.by != "each" else ""
         return f"slide_by_tuple(range={self.range}{every})"
@@ -261,6 +281,10 @@ class Session:
     def edges(self, unit: TimeUnit) -> tuple[int, ...]:
         """What windows start and end at multiples of, or that far from a row, in steps of `unit`."""
         return (self.gap.on(unit),)
+
+    def reach(self, unit: TimeUnit) -> int:
+        """How far from a row the windows that hold it reach at most, in steps of `unit`."""
+        return self.gap.on(unit)
 
     def __str__(self) -> str:
         return f"session(gap={self.gap})"
@@ -472,10 +496,14 @@ def landmark(slide: DurationLike, origin: DurationLike = 0) -> Landmark:
 def slide_by_tuple(
     range: DurationLike, every: int = 1, by: Slide | None = None, row_num: str | None = None
 ) -> SlideByTuple:
-    """A window of `range` that ends at each row, or at every `every`-th by row number or rank.
+    """A window of `range` that ends at each distinct time, or at every `every`-th row by its number or rank.
+
+    `by` is ``"each"`` (a window per distinct time) if `every` is 1 and there is no `row_num`, otherwise ``"row-num"``.
 
     >>> print(slide_by_tuple("5 min", every=5, by="rank"))
     slide_by_tuple(range=5 min, every=5, by='rank')
+    >>> [slide_by_tuple("5 min", every=every).by for every in (1, 5)]
+    ['each', 'row-num']
     """
     how: Slide = by if by is not None else "each" if every == 1 and row_num is None else "row-num"
     return SlideByTuple(Duration.of(range, "range"), every, how, row_num)
@@ -501,6 +529,8 @@ def _check_length(argument: str, length: Duration, what: str) -> None:
 def _check_count(argument: str, count: int) -> None:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise WindowError(f"{argument}={count!r} is not a number of rows. Write a whole number from 1 up.")
+    if count > FARTHEST["ticks"]:
+        raise WindowError(f"{argument}={count} is more rows than can be numbered. Write 2**62 at most.")
 
 
 def _origin(origin: Duration, unit: TimeUnit) -> int:

@@ -372,6 +372,15 @@ def keeps_time(node: Node, source: SourceNode) -> bool:
     return all(keeps_time(part, source) for _, part in parts)
 
 
+def reach_of(node: Node) -> int:
+    """How far the event time of a stream's rows may be from that of the sources' rows: what windows add to it."""
+    reach: dict[Node, int] = {}
+    for part in walk(node):
+        window = part.config.window.reach(part.unit) if isinstance(part, AggregateNode) else 0
+        reach[part] = window + max((reach[before] for before in part.inputs), default=0)
+    return reach[node]
+
+
 def sources_of(*nodes: Node) -> list[SourceNode]:
     """Every source that `nodes` are made from, each once, in order of first use."""
     return [node for node in walk(*nodes) if isinstance(node, SourceNode)]

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from penstock.core.checks import is_whole
 from penstock.core.durations import Duration, DurationLike
-from penstock.core.errors import ConfigError
+from penstock.core.errors import ConfigError, WindowError
 from penstock.core.rows import RowType, first_twice
+from penstock.core.time import FARTHEST
 from penstock.core.windows import SlideByTuple, Window, sliding
 from penstock.core.within import LEFT, RIGHT, Band, Tumbling
 from penstock.flow.display import preformatted, table
@@ -32,6 +33,7 @@ from penstock.flow.graph import (
     clock_of,
     late_columns,
     passes,
+    reach_of,
     sources_of,
 )
 from penstock.flow.groups import check_progress, statements_for
@@ -654,6 +656,7 @@ class Windowed:
             end=end,
             punctuated=() if statements is None else tuple(statements.columns.names),
         )
+        _check_reach(node, self._window)
         types = (RowType(_decoded(_needed(node, config)), config.keys, node.time),)
         if statements is not None:
             types += (RowType(_decoded(statements.columns), config.keys),)  # type: ignore[assignment]
@@ -671,6 +674,16 @@ class Windowed:
             statements=statements,
         )
         return stream._made(made)
+
+
+def _check_reach(node: Node, window: Window) -> None:
+    """Refuse windows whose ends might not fit the time column: times of sources are kept in half of what it holds."""
+    before, own, most = reach_of(node), window.reach(node.unit), FARTHEST[node.unit]
+    if before + own > most:
+        raise WindowError(
+            f"{window} is {own} steps long, over windows of {before}: together more than {most}, so that the ends of "
+            f"windows may not fit the time column. Write shorter windows."
+        )
 
 
 def _check_alike(nodes: Sequence[Node], what: str) -> None:

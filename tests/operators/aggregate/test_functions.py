@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime
 from decimal import Decimal
+from math import inf, nan
 
 import numpy as np
 import pyarrow as pa
@@ -91,6 +92,26 @@ def test_nan_is_the_largest_number():
     values = pa.array([1.0, float("nan"), 2.0])
     assert plain(of(pk.max("x"), values)[0]) == "nan"
     assert of(pk.min("x"), values) == [1.0]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("function", "values", "expected"),
+    [
+        (pk.sum("x"), [1e308, 1e308], inf),
+        (pk.sum("x"), [inf, -inf], nan),
+        (pk.mean("x"), [-1e308, -1e308], -inf),
+        (pk.variance("x"), [1e200, -1e200], inf),
+        (pk.stddev("x"), [inf, 1.0], nan),
+    ],
+    ids=str,
+)
+def test_floats_are_infinite_where_they_are_too_large_and_nobody_is_warned(function, values, expected):
+    column = pa.array(values)
+    assert of(function, column) == pytest.approx([expected], nan_ok=True)
+    parts = function.lift(column, np.arange(len(column)), np.arange(len(column)))
+    whole = function.combine(parts, np.array([0]))
+    assert function.lower(whole, column.type).to_pylist() == pytest.approx([expected], nan_ok=True)
 
 
 def test_of_several_values_at_one_time_the_least_is_first_and_last():

@@ -555,7 +555,13 @@ def _summed(values: pa.Array, kind: pa.DataType, starts: Indices) -> pa.Array:
         return sum_decimals(values, starts, kind)
     missing = is_null(values)
     numbers = numbers_of(values).astype(np.int64 if kind == pa.int64() else np.float64, copy=False)
-    return as_column(np.add.reduceat(numbers, starts), kind, all_of(missing, starts))
+    with _as_floats_are():
+        return as_column(np.add.reduceat(numbers, starts), kind, all_of(missing, starts))
+
+
+def _as_floats_are() -> np.errstate:
+    """Lets floats be infinite where they are too large, and NaN where infinities meet, without a warning."""
+    return np.errstate(over="ignore", invalid="ignore")
 
 
 def _spread(
@@ -566,10 +572,10 @@ def _spread(
     there = count > 0
     total = np.add.reduceat(count, starts)
     held = np.maximum(total, 1)
-    centre = np.add.reduceat(np.where(there, mean, 0.0) * weight, starts) / held
-    with np.errstate(invalid="ignore"):
+    with _as_floats_are():
+        centre = np.add.reduceat(np.where(there, mean, 0.0) * weight, starts) / held
         apart = np.where(there, mean - np.repeat(centre, np.diff(starts, append=count.size)), 0.0)
-    spread = np.add.reduceat(np.where(there, m2, 0.0) + weight * apart * apart, starts)
+        spread = np.add.reduceat(np.where(there, m2, 0.0) + weight * apart * apart, starts)
     return pa.array(total), pa.array(centre), pa.array(spread)
 
 
