@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import penstock as pk
@@ -63,3 +64,14 @@ def test_the_key_of_a_missing_row_is_null_in_an_outer_join_on_spark(spark, tmp_p
     flow.run()
     assert multiset(outer.table()) == Counter([BOTH, ONLY_A, ONLY_B])
     assert semi.table().to_pylist() == [{"k": 1}]
+
+
+def test_a_name_that_spark_wants_in_backticks_gets_them(spark, tmp_path: Path):
+    rows = pa.table({"t": [0, 4], "größe": [1, 2]})
+    feed = Feed(tmp_path / "s", rows.schema)
+    feed.add(rows)
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="256 MB")
+    flow.source(feed.stream(spark), time="t", name="s")
+    out = flow.sql("SELECT `größe` + 1 AS `länge` FROM s WHERE `größe` > 1").to_memory()
+    flow.run()
+    assert out.table().to_pylist() == [{"länge": 3}]

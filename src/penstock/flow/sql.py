@@ -214,7 +214,7 @@ def _shown(item: Column | Call, named: Callable[[str], str]) -> str:
     if isinstance(item, Call):
         return quoted(item.name)
     written = named(item.expression)
-    return written if written == item.name else f"{written} AS `{item.name.replace('`', '``')}`"
+    return written if written == item.name else f"{written} AS {quoted(item.name)}"
 
 
 def _as_written(expression: str) -> str:
@@ -226,8 +226,8 @@ def _unqualified(query: Query, joined: Stream) -> Callable[[str], str]:
     node = joined._node
     assert isinstance(node, JoinNode)
     sides = dict(zip((source.alias for source in query.sources), node.sides, strict=True))
-    name = r"(\w+|`(?:[^`]|``)+`)"
-    qualified = re.compile(rf"'(?:[^'\\]|\\.)*'|\b({'|'.join(map(re.escape, sides))})\.{name}|`(?:[^`]|``)+`")
+    ticked = "`(?:[^`]|``)+`"
+    qualified = re.compile(rf"'(?:[^'\\]|\\.)*'|\b({'|'.join(map(re.escape, sides))})\.(\w+|{ticked})|{ticked}")
 
     def column(found: re.Match[str]) -> str:
         if found[1] is None:

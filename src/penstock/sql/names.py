@@ -9,8 +9,8 @@ from functools import lru_cache
 def quoted(name: str) -> str:
     """A column's name in Spark's SQL, in backticks if it would be read as something else without them.
 
-    >>> quoted("price"), quoted("a-b"), quoted("true")
-    ('price', '`a-b`', '`true`')
+    >>> quoted("price"), quoted("a-b"), quoted("true"), quoted("größe")
+    ('price', '`a-b`', '`true`', '`größe`')
     """
     import sqlglot
     from sqlglot import exp
@@ -19,7 +19,7 @@ def quoted(name: str) -> str:
         read = sqlglot.parse_one(name, read="spark")
     except Exception:  # sqlglot raises whatever it meets
         read = None
-    plain = isinstance(read, exp.Column) and read.sql(dialect="spark") == name and name == read.name
+    plain = isinstance(read, exp.Column) and read.sql(dialect="spark") == name == read.name and name.isascii()
     return name if plain else f"`{name.replace('`', '``')}`"
 
 
