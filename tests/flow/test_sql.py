@@ -286,6 +286,86 @@ def test_a_name_in_backticks_is_a_column_whatever_it_looks_like(sql, expected):
     assert sorted(tuple(row.values()) for row in out.table().to_pylist()) == expected
 
 
+NESTED = pa.table(
+    {
+        "k": [1, 2],
+        "t": [0, 5],
+        "st": [{"u": 1, "v": {"w": {"x": {"y": 7}}}}, {"u": 2, "v": {"w": {"x": {"y": 8}}}}],
+        "st.u": [100, 200],
+        "k + 1": [300, 400],
+    }
+)
+MEET = "FROM a [RANGE 9 WATTR t], b [RANGE 9 WATTR t] WHERE a.k = b.k"
+
+
+def nested(sql: str) -> Rows:
+    """The results of a query over a stream `a` of structs and another, `b`, of the same rows."""
+    flow = pk.LocalFlow()
+    for name in "ab":
+        flow.source(NESTED, time="t", name=name).to_memory()
+    out = flow.sql(sql).to_memory()
+    flow.run()
+    return sorted(out.table().to_pylist(), key=str)
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT st.u, a.st.u AS z, `st.u` FROM a", [{"u": 1, "z": 1, "st.u": 100}, {"u": 2, "z": 2, "st.u": 200}]),
+        ("SELECT st.v.w.x.y, a.st.v.w.x.y AS z FROM a", [{"y": 7, "z": 7}, {"y": 8, "z": 8}]),
+        ("SELECT k FROM a WHERE st.u > 1 AND a.st.v.w.x.y > 7", [{"k": 2}]),
+        ("SELECT sum(st.u) AS n FROM a [RANGE 10 WATTR t]", [{"n": 3}]),
+        (
+            "SELECT sum(`st.u`) AS n, sum(k + 1) AS m, sum(`k + 1`) AS o FROM a [RANGE 10 WATTR t]",
+            [{"n": 300, "m": 5, "o": 700}],
+        ),
+        ("SELECT k, max(st.u) AS n FROM a [RANGE 10 WATTR t] GROUP BY k HAVING max(a.st.u) > 1", [{"k": 2, "n": 2}]),
+        (f"SELECT a.st.u, b.st.v.w.x.y {MEET} AND b.st.u > 1 AND a.st.u < b.st.v.w.x.y", [{"u": 2, "y": 8}]),
+        (f"SELECT sum(a.st.u + b.k) AS n [RANGE 20 WATTR a.t] {MEET}", [{"n": 6}]),
+        ("SELECT a.* FROM a WHERE k = 1", NESTED.slice(0, 1).to_pylist()),
+        ("SELECT a.*, k + 1 AS n FROM a WHERE k = 1", [{**NESTED.slice(0, 1).to_pylist()[0], "n": 2}]),
+    ],
+)
+def test_fields_of_structs_and_all_columns_of_a_stream_have_names(sql, expected):
+    assert nested(sql) == expected
+
+
+@pytest.mark.parametrize(
+    ("sql", "place", "message"),
+    [
+        (f"SELECT a.k {MEET} AND st.u > 1", "st.u", r"Which stream is st\.u of\? .* as in a\.st\.u\."),
+        ("SELECT c.st.u FROM a", "c.st.u", r"Which stream is c\.st\.u of\? .* as in a\.st\.u\."),
+        ("SELECT c.u FROM a", "c.u", r"Which stream is c\.u of\? .* as in a\.u\."),
+        ("SELECT st.* FROM a", "st.*", r"All columns are \* alone\. Write that, or the columns one by one, as in a\.k"),
+        (f"SELECT a.* {MEET}", "a.*", r"All columns are \* alone"),
+        ("SELECT st.u, count(*) FROM a [RANGE 9 WATTR t] GROUP BY st.u", "st.u", r"GROUP BY takes columns and ts"),
+        (
+            f"SELECT a.k {MEET.replace('a.k', 'a.st.u')}",
+            "a.st.u",
+            r"A key is a column, not a field of one\. Make it one: flow\.sql\(query, a=stream\.select\('\*', 'st\.u",
+        ),
+    ],
+)
+def test_what_names_no_column_is_refused_with_what_does(sql, place, message):
+    with pytest.raises(SqlError, match=message) as raised:
+        nested(sql)
+    shown, carets = str(raised.value).splitlines()[-2:]
+    start = carets.rindex("^") - carets.count("^") + 1
+    assert shown[start : start + carets.count("^")] == place
+
+
+@pytest.mark.parametrize(
+    ("sql", "column", "message"),
+    [
+        ("SELECT b.k, a.v FROM a [RANGE 9 WATTR t] JOIN s AS b [RANGE 9 WATTR t] ON a.v = b.k", 77, "the left key is"),
+        ("SELECT v FROM s WHERE upper(k) + v", 17, "cannot be computed"),
+    ],
+)
+def test_an_error_is_shown_in_the_part_of_the_query_that_has_it(sql, column, message):
+    with pytest.raises(SqlError, match=rf"^line 1, column {column}: .*{message}"):
+        flow_of("s", "a").sql(sql)
+
+
 def test_a_quote_within_quotes_is_written_twice():
     assert results("SELECT 'it''s' AS q FROM s WHERE k = 'b' AND 'it''s' <> 'its'") == [{"q": "it's"}]
 
@@ -644,6 +724,19 @@ def test_a_stream_cannot_be_called_as_an_option():
             "WATTR v",
             r"v is not the event time of this stream",
         ),
+        (
+            "SELECT count(*) FILTER (WHERE v > 1) [RANGE 5 WATTR t] FROM s",
+            "count(*) FILTER (WHERE v > 1)",
+            r"FILTER is not supported\. Aggregate values only where .* as in count\(CASE WHEN k > 1 THEN 1 END\)",
+        ),
+        (
+            "SELECT k, count(*) FROM s [RANGE 5 WATTR t] GROUP BY ALL",
+            "ALL",
+            r"GROUP BY ALL is not supported\. Name the columns, as in GROUP BY k",
+        ),
+        ("SELECT k, count(*) FROM s [RANGE 5 WATTR t] GROUP BY CUBE(k)", "CUBE", r"CUBE would group rows in several"),
+        ("SELECT k, count(*) FROM s [RANGE 5 WATTR t] GROUP BY k WITH ROLLUP", "WITH", r"in several ways at once"),
+        ("SELECT * EXCEPT (k) FROM s", "EXCEPT", r"EXCEPT is not supported\. Write the columns that are wanted"),
         ("SELECT k, count(*) FROM s GROUP BY k", "count(*)", r"Without a window this has no end"),
         (
             "SELECT percentile(v) FROM s [RANGE 5 WATTR t]",

@@ -7,7 +7,8 @@ FROM names streams; WHERE is `Stream.where` on them, or on pairs; a window claus
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from inspect import Signature, signature
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -38,7 +39,8 @@ def build(sql: str, streams: Mapping[str, Stream], options: Mapping[str, Any] | 
 
     `options` are for the aggregation of the query: `emit` and `method`.
     """
-    query, asked = parse(sql), dict(options or {})
+    query = parse(sql, {name: stream.columns.names for name, stream in streams.items()})
+    asked = dict(options or {})
     if asked and not query.aggregates:
         raise ConfigError(
             f"{' and '.join(f'{name}={value!r}' for name, value in asked.items())} is about the aggregates of windows, "
@@ -50,7 +52,7 @@ def build(sql: str, streams: Mapping[str, Stream], options: Mapping[str, Any] | 
     except SqlError:
         raise
     except ConfigError as error:
-        raise _at_first_of(sql, _QUOTED.findall(str(error)), str(error)) from error
+        raise _placed(sql, error) from error
 
 
 def function_of(call: Call) -> AnyFunction:
@@ -104,15 +106,28 @@ class _Building:
             rows = self._source(query.sources[0])
             self._check_time(rows, query.time)
             if query.where is not None:
-                rows = rows.where(query.where)
+                with self._at("WHERE"):
+                    rows = rows.where(query.where)
         else:
-            rows = self._joined()
+            with self._at("FROM"):
+                rows = self._joined()
             named = _unqualified(query, rows)
         if query.aggregates:
             rows = self._aggregated(rows, named)
         if query.having is not None:
-            rows = rows.where(named(query.having))
+            with self._at("HAVING"):
+                rows = rows.where(named(query.having))
         return _selected(rows, query, named, self._marks)
+
+    @contextmanager
+    def _at(self, section: str) -> Iterator[None]:
+        """Let errors point at names in one section of the query, though others have them, too."""
+        try:
+            yield
+        except SqlError:
+            raise
+        except ConfigError as error:
+            raise _placed(self._sql, error, section) from error
 
     def _source(self, source: Source) -> Stream:
         """One stream, or several united."""
@@ -192,12 +207,13 @@ class _Building:
 def _computed(rows: Stream, calls: list[Call]) -> tuple[Stream, list[Call]]:
     """Rows with what is aggregated as columns, and the calls of those columns."""
     there = rows.columns.names
-    alone = {call.column: unquoted(call.column) for call in calls if call.column is not None}
+    given = dict.fromkeys(call.column for call in calls if call.column is not None)
+    alone = {text: name for text in given if quoted(name := unquoted(text)) == text}
     for call in calls:
-        name = alone.get(call.column or "", "")
-        if name and (name != call.column or name.isidentifier()) and name not in there:
-            raise ConfigError.unknown_column(call.function, name, there)
-    names = {text: f"_argument{number}" for number, text in enumerate(alone) if alone[text] not in there}
+        asked = alone.get(call.column or "")
+        if asked is not None and asked not in there:
+            raise ConfigError.unknown_column(call.function, asked, there)
+    names = {text: f"_argument{number}" for number, text in enumerate(given) if text not in alone}
     for expression in names:
         rows.select(expression)
     wide = rows.select("*", *(f"{text} AS {name}" for text, name in names.items())) if names else rows
@@ -253,10 +269,17 @@ def _check_names(sql: str, query: Query, marks: Sequence[str]) -> None:
         raise _at_first_of(sql, [twice], f"Two columns are called {twice}. Write AS and another name after one.")
 
 
-def _at_first_of(sql: str, words: list[str], message: str) -> SqlError:
-    """An error that points at the first of `words` that stands in the query, or at all of it."""
+def _placed(sql: str, error: ConfigError, section: str = "SELECT") -> SqlError:
+    """An error that points at what it quotes, if that stands in the query after the beginning of a section."""
+    from penstock.sql.scan import start_of
+
+    return _at_first_of(sql, _QUOTED.findall(str(error)), str(error), start_of(sql, section))
+
+
+def _at_first_of(sql: str, words: list[str], message: str, start: int = 0) -> SqlError:
+    """An error that points at the first of `words` that stands in the query after `start`, or at all that does."""
     for word in words:
-        found = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", sql)
+        found = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)").search(sql, start)
         if found is not None:
             return SqlError.at(sql, found.start(), found.end(), message)
-    return SqlError.at(sql, 0, len(sql), message)
+    return SqlError.at(sql, start, len(sql), message)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from penstock.core.errors import ConfigError
 from penstock.sql.description import Call, Column, Join, JoinKind, Query, Source
 
 __all__ = ["Call", "Column", "Join", "JoinKind", "Query", "Source", "parse"]
 
 
-def parse(sql: str) -> Query:
-    """What a query says.
+def parse(sql: str, columns: Mapping[str, Collection[str]] | None = None) -> Query:
+    """What a query says; `columns` are those of each stream that it may name.
 
     >>> query = parse("SELECT srcIP, count(*) FROM s [RANGE 10 minutes SLIDE 1 minute WATTR ts] GROUP BY srcIP")
     >>> print(query.window)
@@ -21,4 +23,4 @@ def parse(sql: str) -> Query:
         from penstock.sql.reading import read
     except ModuleNotFoundError as missing:
         raise ConfigError("Queries in SQL need one more package: pip install 'penstock[local]'.") from missing
-    return read(sql)
+    return read(sql, columns)

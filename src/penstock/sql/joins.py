@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from sqlglot import exp
@@ -10,7 +10,7 @@ from sqlglot import exp
 from penstock.sql.clause import Clause, join_window
 from penstock.sql.description import Join, JoinKind, Source
 from penstock.sql.scan import Place
-from penstock.sql.sources import from_items, names_of_one, names_of_two
+from penstock.sql.sources import Columns, from_items, names_of_one, names_of_two
 from penstock.sql.text import Names, Node, Text, rewritten
 
 _KINDS: dict[str, JoinKind] = {
@@ -26,7 +26,7 @@ _KINDS: dict[str, JoinKind] = {
 
 
 def read_join(
-    text: Text, tree: Node, sources: tuple[Source, ...], clauses: dict[Place, Clause]
+    text: Text, tree: Node, sources: tuple[Source, ...], clauses: dict[Place, Clause], columns: Columns
 ) -> tuple[Join, tuple[Source, ...]]:
     """The join, and its sources with the conditions on each alone.
 
@@ -35,10 +35,12 @@ def read_join(
     """
     left, right = sources
     how = _how(text, tree)
-    conditions = [(condition, _sides(text, condition, sources)) for condition in _conditions(tree)]
+    names = names_of_two(text, sources, columns)
+    conditions = [(condition, _sides(condition, names)) for condition in _conditions(tree)]
     keys = [key for condition, _ in conditions if (key := _key(condition, left)) is not None]
     rest = [(condition, sides) for condition, sides in conditions if _key(condition, left) is None]
     if not keys:
+        _refuse_fields(text, (condition for condition, sides in conditions if len(sides) == 2))
         raise text.wrong(
             from_items(text, tree)[1],
             f"No key joins {left.alias} and {right.alias}. Write WHERE {left.alias}.k = {right.alias}.k.",
@@ -46,8 +48,8 @@ def read_join(
     if rest and how != "inner":
         raise text.wrong(rest[0][0], f"ON of a {how} join takes keys only. Filter the streams before they meet.")
     within = join_window(*(_clause(text, tree, sources, clauses, number) for number in (0, 1)))
-    pairs = _all([c for c, sides in rest if len(sides) != 1], names_of_two(text, sources, ("l", "r")))
-    alone = [_all([c for c, sides in rest if sides == {s.alias}], names_of_one(text, s)) for s in sources]
+    pairs = _all([c for c, sides in rest if len(sides) != 1], names_of_two(text, sources, columns, ("l", "r")))
+    alone = [_all([c for c, sides in rest if sides == {s.alias}], names_of_one(text, s, columns)) for s in sources]
     filtered = (replace(source, where=where) for source, where in zip(sources, alone, strict=True))
     return Join(tuple(keys), within, how, pairs), tuple(filtered)
 
@@ -73,19 +75,33 @@ def _conditions(tree: Node) -> Iterator[Node]:
             yield from condition.flatten() if isinstance(condition, exp.And) else [condition]
 
 
-def _sides(text: Text, condition: Node, sources: tuple[Source, ...]) -> set[str]:
+def _sides(condition: Node, names: Names) -> set[str]:
     """The aliases of the sources that a condition is about."""
-    names = names_of_two(text, sources)
     return {names(column).split(".")[0] for column in condition.find_all(exp.Column)}
 
 
 def _key(condition: Node, left: Source) -> tuple[str, str] | None:
     """The columns (left, right) that a condition says are equal, if that is what it says."""
     both = (condition.this, condition.expression) if isinstance(condition, exp.EQ) else ()
-    if not both or not all(isinstance(part, exp.Column) for part in both) or both[0].table == both[1].table:
+    whole = all(isinstance(part, exp.Column) and len(part.parts) == 2 for part in both)
+    if not both or not whole or both[0].table == both[1].table:
         return None
     ours, theirs = both if both[0].table == left.alias else both[::-1]
     return ours.name, theirs.name
+
+
+def _refuse_fields(text: Text, conditions: Iterable[Node]) -> None:
+    """Refuse fields of structs as the only keys of a join."""
+    for condition in conditions:
+        both = (condition.this, condition.expression) if isinstance(condition, exp.EQ) else ()
+        field = next((part for part in both if isinstance(part, exp.Column) and len(part.parts) > 2), None)
+        if field is not None:
+            stream, name = field.parts[0].name, ".".join(part.name for part in field.parts[1:])
+            raise text.wrong(
+                field,
+                f"A key is a column, not a field of one. Make it one: flow.sql(query, {stream}=stream.select('*', "
+                f"'{name} AS {field.name}')).",
+            )
 
 
 def _clause(text: Text, tree: Node, sources: tuple[Source, ...], clauses: dict[Place, Clause], number: int) -> Clause:

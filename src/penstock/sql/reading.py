@@ -16,17 +16,18 @@ from penstock.sql.description import Call, Column, Query
 from penstock.sql.joins import read_join
 from penstock.sql.names import quoted
 from penstock.sql.scan import Place, scan
-from penstock.sql.sources import names_of_one, names_of_two, read_sources
+from penstock.sql.sources import Columns, names_of_one, names_of_two, read_sources
 from penstock.sql.text import Names, Node, Text, rewritten, unaliased
 
 WINDOW_COLUMNS = ("window_start", "window_end")
 """Columns of the result that say which window it is of."""
 
+_SEVERAL = {exp.Rollup: "ROLLUP", exp.Cube: "CUBE", exp.GroupingSets: "GROUPING SETS"}
 _UNITS = ("second", "minute", "hour", "day")
 
 
-def read(sql: str) -> Query:
-    """What a query says.
+def read(sql: str, columns: Columns | None = None) -> Query:
+    """What a query says; `columns` are those of each stream that it may name.
 
     >>> read("SELECT * FROM a [RANGE 3 minutes], b [RANGE 2 minutes] WHERE a.srcIP = b.destIP").join.on
     (('srcIP', 'destIP'),)
@@ -34,24 +35,25 @@ def read(sql: str) -> Query:
     if not isinstance(sql, str):
         raise SqlError(f"{sql!r} is a {type(sql).__name__}, not a query. Write it as text: 'SELECT … FROM …'.")
     try:
-        return _read(sql)
+        return _read(sql, columns or {})
     except RecursionError as error:
         raise _unreadable(sql, error) from error
 
 
-def _read(sql: str) -> Query:
+def _read(sql: str, columns: Columns) -> Query:
     plain, clauses = scan(sql)
     text, tree = Text(sql), _tree(sql, plain)
     sources = read_sources(text, tree, clauses)
+    aliases = tuple(source.alias for source in sources)
     if len(sources) == 1:
-        names, where = names_of_one(text, sources[0]), tree.args.get("where")
-        asked = _Asked(text, tree, names, clauses, ())
+        names, where = names_of_one(text, sources[0], columns), tree.args.get("where")
+        asked = _Asked(text, tree, names, aliases, clauses, ())
         condition = rewritten(where.this, names) if where else None
         return Query(asked.select(), sources, where=condition, **asked.grouped())
-    join, sources = read_join(text, tree, sources, clauses)
+    join, sources = read_join(text, tree, sources, clauses, columns)
     times = tuple(f"{source.alias}.{quoted(source.time)}" for source in sources if source.time)
     after = {place: clause for place, clause in clauses.items() if place[0] == "SELECT"}
-    asked = _Asked(text, tree, names_of_two(text, sources), after, times)
+    asked = _Asked(text, tree, names_of_two(text, sources, columns), aliases, after, times)
     return Query(asked.select(), sources, join, **asked.grouped())
 
 
@@ -69,9 +71,17 @@ class _Asked:
     """
 
     def __init__(
-        self, text: Text, tree: Node, names: Names, clauses: dict[Place, Clause], closing: tuple[str, ...]
+        self,
+        text: Text,
+        tree: Node,
+        names: Names,
+        aliases: tuple[str, ...],
+        clauses: dict[Place, Clause],
+        closing: tuple[str, ...],
     ) -> None:
+        self._aliases = aliases
         self._text, self._tree, self._names = text, tree, names
+        self._check_plain()
         grouping = self._grouping()
         meaning = self._meaning(clauses, grouping)
         partition = meaning.partition if meaning is not None else ()
@@ -95,6 +105,26 @@ class _Asked:
         elif self._groups or self._window is not None:
             raise self._text.wrong(nodes[0], "Windows and groups are for aggregates. Select one, as count(*).")
         return items
+
+    def _check_plain(self) -> None:
+        """Refuse what changes the meaning of aggregates and groups, before it is taken for something else."""
+        for node in self._tree.expressions:
+            if (filtered := node.find(exp.Filter)) is not None:
+                raise self._text.wrong(
+                    filtered,
+                    "FILTER is not supported. Aggregate values only where the condition holds, as in "
+                    "count(CASE WHEN k > 1 THEN 1 END).",
+                )
+        group = self._tree.args.get("group")
+        if group is None:
+            return
+        if group.args.get("all"):
+            raise self._text.wrong_group("ALL", "GROUP BY ALL is not supported. Name the columns, as in GROUP BY k.")
+        for kind, word in _SEVERAL.items():
+            if group.find(kind) is not None:
+                raise self._text.wrong_group(
+                    word, f"{word} would group rows in several ways at once. Write a query for each way."
+                )
 
     def _check_grouped(self, nodes: list[Node], items: tuple[Column | Call, ...], first: Node) -> None:
         if not self._closed:
@@ -123,20 +153,34 @@ class _Asked:
                     part,
                     "Aggregates are selected by themselves. Compute with them in a .select(…) of the results.",
                 )
+        if self._is_all(inner):
+            return Column("*", "*")
         written = str(inner.name) if _is_window_column(inner) else rewritten(inner, self._names)
-        return Column(written, node.alias or (inner.name if isinstance(inner, exp.Column) else written))
+        return Column(written, node.alias or (inner.name if isinstance(inner, exp.Column | exp.Dot) else written))
+
+    def _is_all(self, node: Node) -> bool:
+        """Whether a node is ``s.*`` of the only stream."""
+        return (
+            len(self._aliases) == 1
+            and isinstance(node, exp.Column)
+            and (isinstance(node.this, exp.Star) and node.table == self._aliases[0])
+        )
 
     def _grouping(self) -> _Grouping:
         group = self._tree.args.get("group")
         columns, window = [], None
         for item in group.expressions if group else ():
-            if isinstance(item, exp.Column):
+            if isinstance(item, exp.Column) and not self._is_field(item):
                 columns.append(rewritten(item, self._names))
             elif (window := _tumbling(item)) is None:
                 raise self._text.wrong(
                     item, "GROUP BY takes columns and ts(minute). Compute other groups in a .select(…) of the stream."
                 )
         return _Grouping(tuple(columns), window)
+
+    def _is_field(self, column: Node) -> bool:
+        """Whether a column is a field of a struct: its name has more parts than an alias and a column."""
+        return len(sqlglot.parse_one(rewritten(column, self._names), read=PenstockSql).parts) > len(self._aliases)
 
     def _meaning(self, clauses: dict[Place, Clause], grouping: _Grouping) -> Meaning | None:
         """The one window that all clauses ask for."""
@@ -160,9 +204,10 @@ class _Asked:
         if having is None:
             return None
         names = {_same(item): item.name for item in select if isinstance(item, Call)}
+        shown = {item.name for item in select} - set(self._aliases)
 
         def named(node: Node) -> Node:
-            if isinstance(node, exp.Column) and node.table:
+            if isinstance(node, exp.Column) and node.table and node.parts[0].name not in shown:
                 return exp.var(self._names(node))
             if not is_call(self._text, node):
                 return node

@@ -33,6 +33,12 @@ REFUSED = {
 }
 """Words that stand for what a query over streams does not do, and what to write instead."""
 
+REFUSED_IN = {
+    ("SELECT", "EXCEPT"): "Write the columns that are wanted.",
+    ("GROUP", "WITH"): "It would group rows in several ways at once. Write a query for each way.",
+}
+"""Words that stand for something else in one section of a query."""
+
 _SECTIONS = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING")
 _OPENS, _CLOSES = ("(",), (")",)
 
@@ -83,8 +89,9 @@ class _Where:
         if self.depth:
             return
         first = word.split(" ")[0]
-        if first in REFUSED:
-            raise SqlError.at(sql, token.start, token.end + 1, f"{first} is not supported. {REFUSED[first]}")
+        refused = REFUSED_IN.get((self.section, first), REFUSED.get(first))
+        if refused is not None:
+            raise SqlError.at(sql, token.start, token.end + 1, f"{first} is not supported. {refused}")
         if first in _SECTIONS:
             self.section, self.item = first, 0
         elif word == "," or (word == "JOIN" and self.section == "FROM"):
@@ -100,6 +107,21 @@ class _Where:
                 "A window clause stands after an aggregate in SELECT, or after a stream in FROM. Move it there.",
             )
         return ("SELECT" if self.section == "SELECT" else "FROM", self.item)
+
+
+def start_of(sql: str, section: str) -> int:
+    """Where a section of a query begins; at its beginning if it has none.
+
+    >>> start_of("SELECT extract(year FROM ts) FROM s", "FROM")
+    29
+    """
+    depth = 0
+    for token in _tokens(sql):
+        word = "" if _quoted(token) else token.text.upper()
+        depth += (word in _OPENS) - (word in _CLOSES)
+        if not depth and word.split(" ")[0] == section:
+            return int(token.start)
+    return 0
 
 
 def _tokens(sql: str) -> Iterator[Any]:

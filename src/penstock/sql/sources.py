@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+
 from sqlglot import exp
 
 from penstock.core.errors import SqlError
@@ -10,6 +12,9 @@ from penstock.sql.description import Source
 from penstock.sql.names import quoted
 from penstock.sql.scan import Place
 from penstock.sql.text import Names, Node, Text
+
+Columns = Mapping[str, Collection[str]]
+"""The columns of each stream, by its name: they tell a field of a struct from a column of a stream."""
 
 _PLAIN = {"expressions", "from", "from_", "kind"}
 """What ``SELECT * FROM a`` has, and no more."""
@@ -36,33 +41,58 @@ def read_sources(text: Text, tree: Node, clauses: dict[Place, Clause]) -> tuple[
     return left, right
 
 
-def names_of_one(text: Text, source: Source) -> Names:
-    """Columns of the only source, by their names alone."""
+def names_of_one(text: Text, source: Source, columns: Columns) -> Names:
+    """Columns of the only source, and fields of structs, by their names alone."""
 
     def name(column: Node) -> str:
-        if column.table not in ("", source.alias):
-            raise _unknown(text, column, source)
-        return quoted(column.name)
+        first, *rest = parts = parts_of(text, column, (source,))
+        if rest and first == source.alias:
+            return ".".join(map(quoted, rest))
+        if rest and first not in _columns_of(source, columns):
+            raise _unknown(text, column, (source,), columns)
+        return ".".join(map(quoted, parts))
 
     return name
 
 
-def names_of_two(text: Text, sources: tuple[Source, ...], shown: tuple[str, str] | None = None) -> Names:
-    """Columns of a join, by the alias of their source, or by what it is to be shown as."""
+def names_of_two(
+    text: Text, sources: tuple[Source, ...], columns: Columns, shown: tuple[str, str] | None = None
+) -> Names:
+    """Columns of a join, and fields of structs, by the alias of their source, or by what it is to be shown as."""
     aliases = [source.alias for source in sources]
 
     def name(column: Node) -> str:
-        if column.table not in aliases:
-            raise _unknown(text, column, sources[0])
-        return f"{(shown or aliases)[aliases.index(column.table)]}.{quoted(column.name)}"
+        first, *rest = parts_of(text, column, sources)
+        if not rest or first not in aliases:
+            raise _unknown(text, column, sources, columns)
+        return ".".join([(shown or aliases)[aliases.index(first)], *map(quoted, rest)])
 
     return name
 
 
-def _unknown(text: Text, column: Node, source: Source) -> SqlError:
+def parts_of(text: Text, column: Node, sources: Sequence[Source]) -> list[str]:
+    """What stands between the dots of a column: perhaps an alias, a name, perhaps fields of it."""
+    if isinstance(column.this, exp.Star):
+        alias = sources[0].alias
+        raise text.wrong(
+            column, f"All columns are * alone. Write that, or the columns one by one, as in {alias}.k, {alias}.t."
+        )
+    return [part.name for part in column.parts]
+
+
+def _columns_of(source: Source, columns: Columns) -> Collection[str]:
+    return columns.get(source.streams[0], ())
+
+
+def _unknown(text: Text, column: Node, sources: Sequence[Source], columns: Columns) -> SqlError:
+    """A column whose first part is no alias, as there must be one: the name of a struct, or of no stream."""
+    first, *rest = (part.name for part in column.parts)
+    whose = next((source for source in sources if first in _columns_of(source, columns)), None)
+    asked = [first, *rest] if whose is not None or not rest else rest
     return text.wrong(
         column,
-        f"Which stream is {column.sql()} of? Write what FROM calls it, as in {source.alias}.{column.name}.",
+        f"Which stream is {'.'.join([first, *rest])} of? Write what FROM calls it, as in "
+        f"{'.'.join([(whose or sources[0]).alias, *asked])}.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,12 @@ class Text:
         stop = max((place["end"] + 1 for place in places), default=len(self.sql))
         while stop < len(self.sql) and self.sql.count("(", start, stop) > self.sql.count(")", start, stop):
             stop += 1
+        return SqlError.at(self.sql, start, stop, message)
+
+    def wrong_group(self, word: str, message: str) -> SqlError:
+        """An error that points at a word of GROUP BY, whose place the tree does not have."""
+        found = re.search(rf"\bGROUP\s+BY\b.*?\b({word})\b", self.sql, re.IGNORECASE | re.DOTALL)
+        start, stop = found.span(1) if found else (0, len(self.sql))
         return SqlError.at(self.sql, start, stop, message)
 
     def function(self, node: Node) -> str:
