@@ -6,14 +6,14 @@ import os
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core.errors import SourceError
 from penstock.flow.graph import SourceNode
 from penstock.spark.session import exists
-from penstock.storage.files import is_within
+from penstock.storage.files import is_within, local_path
 from penstock.storage.spark_log import SparkLog
 
 _AT_ONCE = 16
@@ -33,10 +33,10 @@ def check_inputs(spark: SparkSession, sources: Sequence[SourceNode], log: SparkL
     """
     if not (again or log.local):
         return
-    files = log.files(epoch)
-    gone = [path for path in map(_local_path, files) if path is not None and not os.path.isfile(path)]
+    paths = {uri: local_path(uri) for uri in log.files(epoch)}
+    gone = [path for path in paths.values() if path is not None and not os.path.isfile(path)]
     if again:
-        remote = [unquote(uri) for uri in files if _local_path(uri) is None]
+        remote = [unquote(uri) for uri, path in paths.items() if path is None]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             there = pool.map(lambda uri: exists(spark, uri), remote)
             gone += [uri for uri, found in zip(remote, there, strict=True) if not found]
@@ -60,13 +60,3 @@ def folders_read(data: DataFrame) -> dict[str, bool]:
             if "path" in told:
                 found[_PATTERN.sub("", told["path"])] = told.get("ignoreMissingFiles") == "true"
     return found
-
-
-def _local_path(uri: str) -> str | None:
-    """The path of a file on this machine, from a URI as Spark notes it.
-
-    >>> _local_path("file:///in/a%20b.json"), _local_path("s3a://bucket/a.json")
-    ('/in/a b.json', None)
-    """
-    parts = urlsplit(uri)
-    return unquote(parts.path) if parts.scheme in ("", "file") else None

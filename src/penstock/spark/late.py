@@ -11,14 +11,14 @@ from penstock.core.time import TIME_MAX, TIME_MIN
 from penstock.core.windows import Sessions, Slides
 from penstock.flow.graph import MISSED, AggregateNode, SourceNode, keeps_time
 from penstock.operators.aggregate.missed import told_by_time
-from penstock.spark.types import in_range, long, time_from_long
+from penstock.spark.types import in_range, long, nulls, time_from_long
 
 
 def missed(node: AggregateNode, source: SourceNode, kind: st.DataType) -> list[Column]:
     """Where the first window that each row of a source missed starts and the last ends; `kind` is their type."""
     windows = told_by_time(node.config) if keeps_time(node.input, source) else None
     if windows is None:
-        return [sf.lit(None).cast(kind).alias(name) for name in MISSED]
+        return [nulls(kind, name) for name in MISSED]
     used = in_range(source.unit)
     found = (f"CASE WHEN {used} THEN {edge} END" for edge in edges(windows))
     return [_moment(edge, kind).alias(name) for name, edge in zip(MISSED, found, strict=True)]

@@ -353,13 +353,23 @@ def is_within(inner: str, outer: str) -> bool:
 
 def _located(uri: str) -> tuple[str, str]:
     """The store of a folder, empty for this machine, and its path there without links and detours."""
-    uri = _ALIAS.sub("s3://", uri)
-    parts = urlsplit(uri)
-    if "://" not in uri and parts.scheme != "file":
-        return "", os.path.realpath(uri)
-    if parts.scheme == "file":
-        return "", os.path.realpath(unquote(parts.path))
+    path = local_path(uri)
+    if path is not None:
+        return "", os.path.realpath(path)
+    parts = urlsplit(_ALIAS.sub("s3://", uri))
     return f"{parts.scheme}://{parts.netloc}", posixpath.normpath(parts.path or "/")
+
+
+def local_path(uri: str) -> str | None:
+    """The path of a file or folder on this machine, by its path or URI; None if it is elsewhere.
+
+    >>> local_path("file:///in/a%20b.json"), local_path("in/a%20b.json"), local_path("s3a://bucket/a.json")
+    ('/in/a b.json', 'in/a%20b.json', None)
+    """
+    if "://" not in uri and not uri.startswith("file:"):
+        return uri
+    parts = urlsplit(uri)
+    return unquote(parts.path) if parts.scheme == "file" else None
 
 
 def is_local(uri: str) -> bool:

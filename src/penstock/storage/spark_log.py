@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from pyarrow import fs
 
@@ -25,8 +25,7 @@ from penstock.storage.records import Records
 _NUMBER = re.compile(r"(\d+)(\.compact)?")
 
 _FILE_OFFSET = re.compile(rb'\{"logOffset":(-?\d+)\}')
-_FILE_NUMBER = re.compile(rb'"batchId":(\d+)')
-"""How far a source of files is, and the number that a file has in its log."""
+"""How far a source of files is."""
 
 _MOST = 64
 """Files of one source that are noted: the newest. Sources of files begin a new log after every tenth."""
@@ -74,16 +73,15 @@ class SparkLog:
     def check(self) -> None:
         """Raise if a file that Spark reads when it starts is gone, cut off, or not what Hadoop's checksums say."""
         offsets, commits = self._numbered("offsets")[-2:], self._numbered("commits")[-1:]
-        if offsets and self._records.content("spark/metadata") is None:
-            raise CheckpointError.damaged(self._records.uri, "spark/metadata", "it is gone")
         for name in ("metadata", *offsets, *commits):
-            if self._is_torn(name):
+            content = self._records.content(f"spark/{name}")
+            if content is None and name == "metadata" and offsets:
+                raise CheckpointError.damaged(self._records.uri, f"spark/{name}", "it is gone")
+            if content is not None and _is_torn(name, content):
                 raise CheckpointError.damaged(self._records.uri, f"spark/{name}", "it is cut off")
-        for name in ("metadata", *offsets, *commits, *self._newest_sources()) if self._records.local else ():
-            folder, _, last = f"spark/{name}".rpartition("/")
-            content, sums = self._records.content(f"spark/{name}"), self._records.content(f"{folder}/.{last}.crc")
-            if content is not None and sums is not None and not _agrees(sums, content):
-                raise CheckpointError.damaged(self._records.uri, f"spark/{name}", f"it disagrees with .{last}.crc")
+            self._check_sums(name, content)
+        for name in self._newest_sources() if self._records.local else ():
+            self._check_sums(name, self._records.content(f"spark/{name}"))
 
     def files(self, epoch: int) -> list[str]:
         """The URIs of the files that Spark gives `epoch`; of sources that are not folders it knows none."""
@@ -116,10 +114,14 @@ class SparkLog:
             torn = ["metadata", *commits, *offsets, *self._newest_sources()]  # Spark refuses them without it.
             torn = [name for name in torn if self._records.content(f"spark/{name}") is not None]
         for name in torn:
-            folder, _, last = f"spark/{name}".rpartition("/")
             self._records.delete(f"spark/{name}")
-            self._records.delete(f"{folder}/.{last}.crc")
+            self._records.delete(_sums_of(name))
         return torn
+
+    def _check_sums(self, name: str, content: bytes | None) -> None:
+        sums = self._records.content(_sums_of(name)) if self._records.local else None
+        if content is not None and sums is not None and not _agrees(sums, content):
+            raise CheckpointError.damaged(self._records.uri, f"spark/{name}", f"it disagrees with {_sums_of(name)}")
 
     def _numbered(self, folder: str) -> list[str]:
         """Files of offsets or commits, in the order of their epochs."""
@@ -145,27 +147,13 @@ class SparkLog:
 
         files: dict[str, None] = {}
         for name in dict.fromkeys(map(log_of, numbers)):
-            for line in (self._records.content(f"{folder}/{name}") or b"").split(b"\n"):
-                noted = _FILE_NUMBER.search(line)
-                if noted and int(noted[1]) in numbers:
-                    files[json.loads(line)["path"]] = None
+            content = self._records.content(f"{folder}/{name}") or b""
+            files |= {json.loads(line)["path"]: None for number in numbers for line in _lines_of(number, content)}
         return list(files)
 
     def _is_torn(self, name: str) -> bool:
-        """Whether a file is empty, or of lines of JSON of which the last is cut off."""
         content = self._records.content(f"spark/{name}")
-        if content is None or not content:
-            return content is not None
-        first, *lines = [b"v1", content] if name == "metadata" else content.split(b"\n")
-        if first != b"v1":
-            return first == b"v" and not lines
-        try:
-            for line in lines:
-                if line != b"-":  # a source that has given nothing yet
-                    json.loads(line)
-        except ValueError:
-            return True
-        return not lines
+        return content is not None and _is_torn(name, content)
 
     def _is_compacted(self, name: str) -> bool:
         """Whether the log of a source is gone because a later one has what it had."""
@@ -203,6 +191,40 @@ class SparkLog:
                 sync_file(self._records.path(f"spark/{name}"))
             for folder in {name.rpartition("/")[0] for name in names}:
                 self._records.sync(f"spark/{folder}")
+
+
+def _lines_of(number: int, log: bytes) -> Iterator[bytes]:
+    """The lines of files that have a number in the log of a source; a compact log has one for every file ever read.
+
+    >>> log = b'v1\\n{"path":"a","batchId":1}\\n{"path":"b","batchId":10}\\n{"path":"c","batchId":1}'
+    >>> [json.loads(line)["path"] for line in _lines_of(1, log)]
+    ['a', 'c']
+    """
+    for found in re.finditer(rb'"batchId":%d\b' % number, log):
+        end = log.find(b"\n", found.end())
+        yield log[log.rfind(b"\n", 0, found.start()) + 1 : end if end >= 0 else None]
+
+
+def _is_torn(name: str, content: bytes) -> bool:
+    """Whether a file is empty, or of lines of JSON of which the last is cut off."""
+    if not content:
+        return True
+    first, *lines = [b"v1", content] if name == "metadata" else content.split(b"\n")
+    if first != b"v1":
+        return first == b"v" and not lines
+    try:
+        for line in lines:
+            if line != b"-":  # a source that has given nothing yet
+                json.loads(line)
+    except ValueError:
+        return True
+    return not lines
+
+
+def _sums_of(name: str) -> str:
+    """Where Hadoop keeps the checksums of a file."""
+    folder, _, last = f"spark/{name}".rpartition("/")
+    return f"{folder}/.{last}.crc"
 
 
 def _checksum(name: str, content: bytes) -> str:
