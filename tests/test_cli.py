@@ -42,6 +42,7 @@ def no_java(monkeypatch, tmp_path):
     return commands
 
 
+@pytest.mark.slow
 class TestDoctor:
     def test_java_that_is_not_there(self, no_java):
         finding = cli.java()
@@ -330,6 +331,7 @@ class TestDemo:
         assert capsys.readouterr().err.endswith(f"argument --seconds: {seconds} is not {why}\n")
 
 
+@pytest.mark.slow
 class TestLab:
     @pytest.fixture
     def tiny(self, monkeypatch):
@@ -420,6 +422,7 @@ def test_the_version_is_the_package_version(capsys):
     assert capsys.readouterr().out == f"penstock {pk.__version__}\n"
 
 
+@pytest.mark.slow
 def test_the_package_runs_as_a_program():
     said = subprocess.run([sys.executable, "-m", "penstock", "--version"], capture_output=True, text=True, check=True)
     assert said.stdout == f"penstock {pk.__version__}\n"

@@ -30,6 +30,7 @@ def drawn(profile: str, examples: int = 300) -> list[list[int]]:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["fast", "ci"])
 def test_profiles_for_everyone_draw_the_same_examples_each_time(profile):
     assert drawn(profile) == drawn(profile)
@@ -43,6 +44,7 @@ def test_profiles_that_search_print_what_reproduces_a_failure(profile):
     assert chosen.print_blob
 
 
+@pytest.mark.slow
 def test_draws_do_not_depend_on_modules_loaded_meanwhile(tmp_path, monkeypatch):
     before = drawn("ci")
     for number in range(20):

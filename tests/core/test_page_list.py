@@ -32,6 +32,7 @@ pages = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(given_pages=st.lists(pages, max_size=8), cut=st.integers(-9, 9), port=st.integers(0, 3))
 def test_a_list_is_what_a_tuple_of_the_pages_is(given_pages, cut, port):
     whole, listed = tuple(given_pages), PageList.of(given_pages)
@@ -51,6 +52,7 @@ def test_pages_are_not_taken_by_leaps():
         PageList.of(())[::2]
 
 
+@pytest.mark.slow
 def test_many_pages_go_to_a_task_and_back_in_a_small_part_of_what_they_take_one_by_one():
     count = 20_000
     many = tuple(

@@ -170,6 +170,7 @@ def test_f26_both_architectures_agree_however_links_take_turns(case):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["8-2", "8-4", "8-5"])
 def test_f26_out_of_order_holds_no_more_than_in_order(query):
     """Figures 8-8, 8-10 and 8-11, small; rates are such that a group has several packets in a window."""

@@ -59,6 +59,7 @@ def ran(tmp_path_factory):
     return out, some, verdicts, watcher.labels, missing
 
 
+@pytest.mark.slow
 class TestRun:
     def test_each_figure_has_its_folder(self, ran):
         out, some, *_ = ran
@@ -138,6 +139,7 @@ class TestRun:
         assert watcher.labels == []
 
 
+@pytest.mark.slow
 class TestReport:
     def test_it_has_every_picture_inside(self, ran):
         out, some, *_ = ran

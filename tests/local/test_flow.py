@@ -497,6 +497,7 @@ def crowded(count: int, seed: int, epochs: int = 8, keys: int = 4) -> list[pa.Ta
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["left", "right", "semi"])
 def test_a_page_too_large_to_rewrite_is_cut_and_its_parts_keep_the_file_they_share(how):
     """With 1 MB and 4,000 rows of 4 keys an epoch, a part that was marked anew used to delete the other's marks."""
@@ -516,6 +517,7 @@ def test_parts_that_delete_the_file_they_share_are_noticed(monkeypatch):
         test_a_page_too_large_to_rewrite_is_cut_and_its_parts_keep_the_file_they_share("left")
 
 
+@pytest.mark.slow
 @given(
     st.integers(0, 10_000),
     st.integers(1, 3),

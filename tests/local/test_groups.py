@@ -199,6 +199,7 @@ rows = st.tuples(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(rows, max_size=8), min_size=1, max_size=5), st.booleans(), st.integers(1, 3))
 @examples(0.2)
 def test_a_flow_gives_every_row_to_its_windows_or_to_the_late_outlet(epochs, overall, shards):

@@ -26,6 +26,7 @@ def pairs(method: str, memory: int, keys: int) -> list[tuple[int, ...]]:
     return sorted(zip(*(column.to_pylist() for column in out.table().columns), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [1, 3])
 @pytest.mark.parametrize("memory", [4_000, 8_000, 12_000])
 @pytest.mark.parametrize("method", ["ewj", "ah_ewj", "rpwj"])

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 import penstock as pk
 from tests.streams import examples
 
+pytestmark = pytest.mark.slow
+
 MOST, LEAST = 2**63 - 1, -(2**63)
 NINES = Decimal("9" * 38)
 WINDOWS = {

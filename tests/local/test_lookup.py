@@ -34,6 +34,7 @@ def orders(epochs: int, rows: int = 200) -> list[pa.Table]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["auto", "cinlj", "chybridjoin", "cmeshjoin", "partitioned", "broadcast"])
 def test_memory_is_the_same_after_many_epochs(method):
     epochs = orders(30)
@@ -130,6 +131,7 @@ def even(epochs: int, rows: int = 200) -> list[pa.Table]:
     return [pa.table({"k": made.integers(0, 500, rows), "t": np.arange(rows) + n * rows}) for n in range(epochs)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["considering", "keep"])
 def test_with_a_trigger_rows_are_put_aside_where_told_and_all_come_out_once(tmp_path, policy):
     epochs = even(8)
@@ -394,6 +396,7 @@ def test_a_column_of_nothing_comes_out_as_it_went_in(where):
     assert out.table().select(["k", "v", "note"]).to_pylist() == [{"k": 1, "v": 2, "note": None}]
 
 
+@pytest.mark.slow
 def test_lookups_in_several_tables_keep_no_more_of_them_than_one_does(tmp_path):
     stream = pa.table({"k": np.random.default_rng(7).integers(0, 20_000, 8000), "t": range(8000)})
     flow = pk.LocalFlow(memory="600 kB")
@@ -411,6 +414,7 @@ def test_lookups_in_several_tables_keep_no_more_of_them_than_one_does(tmp_path):
     assert 0 < kept_by(place.budget) <= 150_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", ["1 MB", "400 kB"])
 def test_what_is_cached_gives_way_to_a_wide_row(tmp_path, memory):
     texts = [f"{n}" * (20_000 if n % 50 == 0 else 10) for n in range(300)]
@@ -428,6 +432,7 @@ def test_what_is_cached_gives_way_to_a_wide_row(tmp_path, memory):
     assert all(v == (texts[k] if k < 300 else None) for k, v in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shed", ["considering", "keep"])
 def test_rows_are_put_aside_in_the_memory_that_the_lookup_takes_without(tmp_path, shed):
     made = np.random.default_rng(1)

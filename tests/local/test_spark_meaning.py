@@ -24,6 +24,7 @@ def computed(*expressions: str, rows: pa.Table = ROWS) -> pa.Table:
     return found.table()
 
 
+@pytest.mark.slow
 def test_expressions_give_what_spark_gives():
     assert differences(computed(*(case.expression for case in CASES))) == []
 

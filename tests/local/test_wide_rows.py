@@ -48,6 +48,7 @@ def calls(build: Any, columns: int) -> int:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(FLOWS))
 def test_work_grows_with_the_number_of_columns_not_with_its_square(name):
     calls(FLOWS[name], 10)

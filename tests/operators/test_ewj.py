@@ -96,6 +96,7 @@ def waits(method: Ewj) -> tuple[EWJoin, list[int]]:
     return the_logic(join), waited
 
 
+@pytest.mark.slow
 def test_hot_blocks_are_kept_and_their_results_come_earlier():
     """000-13: the block that every row meets gets a place among the frequent ones and keeps it."""
     logic, waited = waits(HOT)
@@ -147,6 +148,7 @@ def uniform(until: int, window: int, batch: int) -> tuple[Run, SimulatedDisk, di
     return join, disk, seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [8, 5])
 def test_a_mature_dump_is_one_sequential_write(batch):
     """000-14: one seek per basic window, in runs of as many blocks as were fresh; however rows arrive."""

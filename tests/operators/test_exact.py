@@ -71,8 +71,8 @@ def check(case: Case) -> None:
 
 TRACES = [
     range(10),
-    pytest.param(range(10, 110), marks=pytest.mark.slow),
-    pytest.param(range(110, 310), marks=pytest.mark.deep),
+    pytest.param(range(10, 50), marks=pytest.mark.slow),
+    pytest.param(range(50, 310), marks=pytest.mark.deep),
 ]
 
 
@@ -272,6 +272,7 @@ def test_with_hashes_that_collide_the_methods_still_equal_their_definition(metho
 # Memory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", DEFERRING)
 def test_a_hot_key_in_tiny_memory_gives_every_pair_within_the_budget(method):
     """Half of 2,000 rows a side have one key: a million pairs, 40 MB, under 400 kB, with default parameters."""

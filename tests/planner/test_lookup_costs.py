@@ -169,6 +169,7 @@ GRID_CACHE = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75)
 GRID_ALPHA = (0.3, 0.5, 0.6, 2 / 3, 0.75, 0.9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.01, 0.1])
 @pytest.mark.parametrize("exponent", [0.0, 1.0])
 @pytest.mark.parametrize("method", ["mesh", "hybrid"])
@@ -183,6 +184,7 @@ def test_f25_the_tuner_is_within_5_percent_of_the_best_of_a_grid(method, exponen
     assert tuned.rate == cycle(sizes, tuned.setting, skew, READS).rate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exponent", [0.0, 1.0])
 @pytest.mark.parametrize("method", ["mesh", "hybrid"])
 def test_f25_the_least_memory_for_a_rate_is_within_5_percent_of_the_best_of_a_grid(method, exponent):

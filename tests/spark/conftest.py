@@ -20,6 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.spark.session import settings
 
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a JVM that lives for minutes: what compiles code for hours of work would take a core of its own."""
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
@@ -31,6 +34,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.log.level", "OFF")
         .config("spark.driver.memory", "2g")
+        .config("spark.driver.extraJavaOptions", QUICK_JVM)
         .getOrCreate()
     )
     yield session

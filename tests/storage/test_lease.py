@@ -85,6 +85,7 @@ def test_a_lease_that_is_over_is_also_released_for_other_processes(records):
     raise AssertionError("not released")
 
 
+@pytest.mark.slow
 def test_the_lease_of_a_process_of_this_machine_that_is_gone_lapses_at_once(records, monkeypatch):
     monkeypatch.setattr(leases, "PATIENCE", 600)
     code = (

@@ -112,6 +112,7 @@ def all_cuts(root: Path) -> int:
         fuse += 1
 
 
+@pytest.mark.slow
 def test_a_power_cut_at_any_moment_loses_nothing_that_was_committed(tmp_path):
     assert all_cuts(tmp_path) > 20
 

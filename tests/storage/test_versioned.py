@@ -299,6 +299,7 @@ def test_a_checkpoint_may_itself_be_a_link(checkpoint, tmp_path):
 # What is broken
 
 
+@pytest.mark.slow
 def test_f04_any_changed_byte_of_a_record_is_an_error_with_its_path(checkpoint):
     checkpoint.claim(FLOW)
     checkpoint.plan(Plan(epoch=0, now=123, shards=4, tracks={"orders": TRACK}))

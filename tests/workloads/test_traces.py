@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
@@ -85,6 +85,7 @@ def test_000_04_the_keys_of_each_mini_interval_have_the_quadrants_shares():
     assert abs((rows.column("key").to_numpy() < 5_000_000).mean() - 0.8) < 0.01
 
 
+@pytest.mark.slow
 def test_000_04_more_bias_is_burstier():
     def busiest(bias):
         return np.bincount(times(Composite(rate=300, span="5 min", cap=2000, bias=bias).table()) // SECOND).max()
@@ -121,7 +122,7 @@ def test_the_same_fields_give_the_same_rows_and_another_seed_others(trace):
     assert type(trace)(**fields | {"seed": 8}).table() != trace.table()
 
 
-@settings(max_examples=200)
+@pytest.mark.slow
 @given(st.sampled_from(SMALL), st.data())
 def test_slices_from_any_place_are_what_the_table_has_there(trace, data):
     start = data.draw(st.integers(0, trace.rows))
@@ -203,7 +204,6 @@ durations = st.integers(0, 90 * SECOND).map("{} us".format)
 changes = st.one_of(st.builds(Pause, durations, durations), st.builds(Burst, durations, durations, st.integers(1, 50)))
 
 
-@settings(max_examples=500)
 @given(st.sampled_from(SMALL), st.lists(changes, max_size=3), durations, st.data())
 @pytest.mark.slow
 def test_a_replay_from_any_place_is_what_the_whole_trace_has_there(trace, changed, disorder, data):
@@ -217,6 +217,7 @@ def test_a_replay_from_any_place_is_what_the_whole_trace_has_there(trace, change
     assert whole(replay.slices(start, stop)) == arrived.slice(start, stop - start)
 
 
+@pytest.mark.slow
 def test_a_replay_in_several_steps_holds_every_row_once():
     trace = Composite(rate=1000, span="5 min", cap=5000, seed=7)
     replay = Replay(trace, disorder="20 s")

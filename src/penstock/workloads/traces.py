@@ -164,8 +164,8 @@ class Parallel(Trace):
     0 … `keys` - 1, and so on in each half; two traces with the same `sides` have the same hot keys. `payload` as in
     `Composite`.
 
-    >>> trace = Parallel(rate=1500, span="20 min", seed=7)
-    >>> 0.99 < trace.rows / (1500 * 1200) < 1.01
+    >>> trace = Parallel(rate=150, span="10 min", seed=7)
+    >>> 0.99 < trace.rows / (150 * 600) < 1.01
     True
     >>> trace.table().num_rows == trace.rows
     True

@@ -54,6 +54,7 @@ def test_f05_partitioning_differs_from_grouping():
     assert (1, 0, 4, 9) in run(grouped).results
 
 
+@pytest.mark.slow
 def test_f05_arrivals_do_not_rewrite_the_panes_of_other_partitions():
     aggregation = Run(counting(PartitionedWindow(8, 2, ("k",))).config)
     aggregation.on(Arrive([row(n, k=n % 1_000) for n in range(3_000)]))
@@ -179,6 +180,7 @@ def test_f12_merging_panes_touches_every_pane_of_a_window_once():
     assert tally.partials == 2 * (8 * whole + sum(range(1, 8))), "c·P·G for each full window (Eq 6.1)"
 
 
+@pytest.mark.slow
 def test_f12_two_stacks_touch_a_few_panes_however_many_a_window_has(monkeypatch):
     monkeypatch.setattr(PanedAggregation, "direct_rows", 0)
     per_slide = [ticking("paned", ratio, epochs=3 * ratio)[0].panes / (3 * ratio) for ratio in (4, 16, 64)]
@@ -221,6 +223,7 @@ def test_f15_the_turning_point_is_that_of_the_model():
     assert late.lazy_bytes((at + 10) / 600, 600.0) == settings.eager_bytes(600.0, 60)
 
 
+@pytest.mark.slow
 def test_f15_adapting_holds_less_than_eager_or_lazy_alone():
     rng = np.random.default_rng(3)
     keys = np.concatenate([np.repeat(np.arange(3), 400), np.repeat(np.arange(3, 60), 20), np.arange(60, 800)])
@@ -338,6 +341,7 @@ def bins(events, range_: int, purge: str) -> Counter:
     return out
 
 
+@pytest.mark.slow
 def test_f07_the_printed_purge_of_bins_is_wrong_and_the_corrected_one_is_what_we_compute():
     rng = np.random.default_rng(5)
     wrong = 0

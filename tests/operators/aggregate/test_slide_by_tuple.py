@@ -23,6 +23,7 @@ def drawn(rows: int, groups: int) -> pa.Table:
     return pa.table({"t": np.arange(rows) // 10, "x": rng.integers(0, 50, rows), "g": rng.integers(0, groups, rows)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [1, 300])
 @pytest.mark.parametrize("slide", [{}, {"every": 5, "by": "rank"}, {"every": 5, "by": "row-num"}])
 def test_windows_that_close_at_once_are_made_in_pieces(groups, slide):
@@ -31,6 +32,7 @@ def test_windows_that_close_at_once_are_made_in_pieces(groups, slide):
     assert results(window, "1 MB", rows, **asked) == results(window, "1 GB", rows, **asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slide", [{}, {"every": 5, "by": "rank"}])
 def test_a_window_may_hold_more_times_than_memory(slide):
     rows, window = drawn(6_000, 1), pk.slide_by_tuple(350, **slide)
@@ -38,6 +40,7 @@ def test_a_window_may_hold_more_times_than_memory(slide):
     assert results(window, "60 kB", rows, **asked) == results(window, "1 GB", rows, **asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["rank", "row-num"])
 def test_the_counts_of_many_groups_may_outgrow_memory(by):
     rows, window = drawn(40_000, 30_000), pk.slide_by_tuple(20, every=2, by=by)

@@ -340,6 +340,7 @@ def test_parts_of_groups_in_the_cache_would_be_found(monkeypatch):
     assert join.end().results != join.expected
 
 
+@pytest.mark.slow
 def test_merging_the_blocks_of_a_cache_takes_little_beside_it():
     memory, wide = 4_000_000, 1000
     rows = pa.table({"k": np.arange(10_000), "v": [f"{n:08d}" + "x" * wide for n in range(10_000)]})

@@ -108,6 +108,7 @@ def test_keys_without_an_index_entry_that_keep_their_slots_are_found(monkeypatch
     assert join.rows([10**6] * 200).end().logic.desk.stats.reads > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("back", "times"), [(HybridJoin(slots=2000), 2), (MeshJoin(slots=2000), 1)])
 def test_f04_a_read_finishes_as_many_rows_as_it_should_for_uniform_keys(back, times):
     """F04: 2 · h_S · b / |R| for HYBRIDJOIN, half of that for MESHJOIN; b = 200, |R| = 20,000, after a warm-up."""

@@ -83,6 +83,7 @@ def test_000_28_a_row_leaves_after_as_many_reads_as_there_are_partitions(monkeyp
         assert join.finished == max(0, len(scans) - 5)
 
 
+@pytest.mark.slow
 @examples(0.3)
 @given(st.lists(st.integers(0, 9), max_size=12))
 def test_f02_000_28_bursts_and_silence_give_the_batch_join_and_the_end_takes_one_round(bursts):

@@ -117,6 +117,7 @@ def hit_share(join: Shard, keys: np.ndarray) -> float:
 KEYS, PAGE, PAGES = 4000, 40, 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "paged",
     [Ssij(input_thr=200, stream_thr=1000, cache_blocks=PAGES), PartitionBased(area=20, cache_pages=PAGES)],

@@ -80,6 +80,7 @@ def run_while_it_changes(table: PageTable, config: LookupJoin, first, epochs) ->
     return models, came, out, keys
 
 
+@pytest.mark.slow
 @examples(0.3)
 @given(ROWS, EPOCHS, CUTS, backs(), fronts(), st.sampled_from(["inner", "left"]))
 def test_f27_f28_000_34_a_row_sees_the_table_as_it_is_when_it_is_answered(first, epochs, cut, back, front, how):
@@ -143,6 +144,7 @@ def rows_for_bytes(table: PageTable, back: MeshJoin | HybridJoin, more: pa.Table
     return rates
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("back", [MeshJoin(slots=400), HybridJoin(slots=400)], ids=lambda back: type(back).__name__)
 def test_f27_when_the_table_has_doubled_the_join_is_soon_as_fast_as_if_it_had_been_so(tmp_path, back):
     """F27: the rate recovers; with half of the table to read it was higher."""

@@ -60,6 +60,7 @@ def test_every_row_leaves_in_order_of_time_and_none_before_it_may(case, memory):
     assert host.logic.state().pages == ()
 
 
+@pytest.mark.slow
 def test_what_waits_may_be_many_times_the_memory():
     host = Host(Sort(), memory=20_000)
     for step in range(100):

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 import penstock as pk
 from penstock.operators.lookup import Front, HybridJoin, MeshJoin, Stages
 from penstock.operators.window_join import AhEwj, Ewj, Rpwj
-from tests.spark.conftest import Feed
+from tests.spark.conftest import QUICK_JVM, Feed
 from tests.streams import COLUMNS
 
 METHODS = {
@@ -49,6 +49,8 @@ def main(folder: Path, master: str, shards: int | None, method: str) -> None:
     builder = SparkSession.builder.master(master).appName("penstock-job").config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.log.level", "OFF")
     builder = builder.config("spark.executor.memory", "512m").config("spark.executor.cores", "1")
+    for side in ("driver", "executor"):
+        builder = builder.config(f"spark.{side}.extraJavaOptions", QUICK_JVM)
     spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.task.maxFailures", "8").getOrCreate()
     flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory="64 MB", shards=shards)
     left, right = (

@@ -22,6 +22,9 @@ from tests.streams import COLUMNS, table
 
 ROOT = Path(__file__).parents[3]
 
+PATIENCE = 600
+"""Seconds to wait for what a busy machine takes one or two minutes for."""
+
 
 class Streams:
     """Both folders of the job, disordered but never late, and what must come out of them."""
@@ -115,7 +118,7 @@ class Job:
         with self._said:
             self._said.notify_all()
 
-    def wait_for(self, word: str, timeout: float = 120) -> bool:
+    def wait_for(self, word: str, timeout: float = PATIENCE) -> bool:
         """Wait until the job has printed `word`, or has ended."""
 
         def said() -> bool:

@@ -90,7 +90,7 @@ def test_an_executor_and_a_python_worker_are_killed_and_nothing_changes(cluster,
         kill_one("pyspark.daemon", tmp_path / "w")
         assert job.wait_for("epoch 5"), (tmp_path / "job.log").read_text()[-3000:]
         kill_one("CoarseGrainedExecutorBackend", tmp_path / "w")
-        assert job.wait_for("done", timeout=300), (tmp_path / "job.log").read_text()[-3000:]
+        assert job.wait_for("done"), (tmp_path / "job.log").read_text()[-3000:]
     finally:
         job.kill()
     assert results(tmp_path) == streams.expected()

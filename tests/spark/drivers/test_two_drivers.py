@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.drivers.killing import Job, Streams, names, results, windows
+from tests.spark.drivers.killing import PATIENCE, Job, Streams, names, results, windows
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -23,7 +23,7 @@ def test_f07_a_second_driver_is_refused_and_after_a_power_cut_the_next_one_goes_
     assert first.wait_for("ready")
     second = Job(tmp_path, log="second.log")
     assert first.wait_for("epoch"), (tmp_path / "job.log").read_text()[-3000:]
-    assert second.process.wait(120) != 0
+    assert second.process.wait(PATIENCE) != 0
     said = (tmp_path / "second.log").read_text()
     assert f"is in use: process {first.process.pid} of " in said, said[-3000:]
     assert first.process.poll() is None, "the first ended before the second was refused"
@@ -31,7 +31,7 @@ def test_f07_a_second_driver_is_refused_and_after_a_power_cut_the_next_one_goes_
     lost = cut_power(notes, tmp_path / "checkpoint", *(tmp_path / name for name in ("out", "windows", "names")))
     assert lost, "Spark syncs nothing of its own"
     third = Job(tmp_path, log="third.log")
-    assert third.wait_for("done", timeout=300), (tmp_path / "third.log").read_text()[-3000:]
+    assert third.wait_for("done"), (tmp_path / "third.log").read_text()[-3000:]
     third.process.wait(60)
     assert results(tmp_path) == streams.expected()
     assert windows(tmp_path) == streams.expected_windows()

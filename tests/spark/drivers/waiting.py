@@ -17,13 +17,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 import penstock as pk
-from tests.spark.conftest import Feed
+from tests.spark.conftest import QUICK_JVM, Feed
 
 
 def main(folder: Path, how: str) -> None:
     # Spark's own log stays on: what it says of a stop is what users see.
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
+    builder = builder.config("spark.driver.extraJavaOptions", QUICK_JVM)
     spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
     flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory="64 MB")
     rows = Feed(folder / "rows", pa.schema({"t": pa.int64()})).stream(spark)

@@ -60,6 +60,6 @@ def duckdb(tmp_path: Path) -> Scratch:
     return Scratch(f"duckdb:///{tmp_path}/scratch.duckdb")
 
 
-@pytest.fixture(params=["postgres", "sqlite", "duckdb"])
+@pytest.fixture(params=["sqlite", *(pytest.param(name, marks=pytest.mark.slow) for name in ("postgres", "duckdb"))])
 def database(request: pytest.FixtureRequest) -> Scratch:
     return request.getfixturevalue(request.param)

@@ -98,6 +98,7 @@ def apply(table: PageTable, model: Model, change) -> tuple[Model, set[int]]:
     return after, touched
 
 
+@pytest.mark.slow
 @examples(0.4)
 @given(
     st.data(),

@@ -65,6 +65,7 @@ def test_a_change_copies_only_the_partitions_concerned(tmp_path):
     assert int(new.split("-")[-2]) < 10_000
 
 
+@pytest.mark.slow
 def test_pages_stay_few_however_many_changes_come(tmp_path):
     table = written(tmp_path, 2000, partition_rows=20, page="20 kB")
     for k in range(150):
