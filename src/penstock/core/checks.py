@@ -1,4 +1,4 @@
-"""What an argument must be, asked before it is used, so that a wrong one gets an error that says what to write."""
+"""Checks of arguments before they are used, so that the error for a wrong one says what to write."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.core.errors import ConfigError
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value is a number; true and false are none.
+    """Whether a value is a number; booleans are not.
 
     >>> is_number(0.5), is_number(2), is_number("2"), is_number(True)
     (True, True, False, False)

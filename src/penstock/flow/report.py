@@ -57,7 +57,7 @@ class EpochReport:
     epoch: int
     seconds: float
     rows_in: Mapping[str, int] = field(default_factory=dict)
-    """Rows that each source gave, the late ones with them."""
+    """Rows that each source gave, including late ones."""
     late: Mapping[str, int] = field(default_factory=dict)
     """Of these, how many came below their bound."""
     no_time: Mapping[str, int] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class Report:
 
     @property
     def rows_in(self) -> int:
-        """Rows that all the sources gave, the late ones with them."""
+        """Rows that all the sources gave, including late ones."""
         return self.totals.rows_in
 
     @property

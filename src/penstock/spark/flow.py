@@ -457,7 +457,7 @@ _FREE: dict[type, tuple[str, ...]] = {
 """What may change from one start to the next."""
 
 _SINCE: tuple[tuple[str, Any], ...] = (("punctuated", ()), ("keys", "merged"))
-"""Settings that older checkpoints do not know, as they are where a flow does not use them."""
+"""Settings that older checkpoints do not know, with the values that mean they are not used: these are not noted."""
 
 
 def _config(node: OperatorNode) -> dict[str, Any]:
@@ -466,7 +466,6 @@ def _config(node: OperatorNode) -> dict[str, Any]:
     free = _FREE.get(type(node), ())
     for field in fields(node.config):
         value = getattr(node.config, field.name)
-        # Checkpoints of flows that do not use it may be older than it.
         if field.name not in free and (field.name, value) not in _SINCE:
             fixed[field.name] = value if isinstance(value, str | int | bool) else getattr(value, "identity", str(value))
     if isinstance(node, JoinNode):

@@ -1,4 +1,4 @@
-"""Input files of an epoch: all must be there, for Spark reads on without those that are gone and says nothing."""
+"""Checks that all input files of an epoch are there: Spark goes on silently without those that are gone."""
 
 from __future__ import annotations
 
