@@ -26,6 +26,12 @@ def is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
+def check_quantile(share: object) -> None:
+    """Raise an error unless the share of values below a quantile is one."""
+    if not is_number(share) or not 0 <= share <= 1:
+        raise ConfigError(f"quantile={share!r} is not a share. Write a number from 0 to 1, as 0.99.")
+
+
 def check_suffix(suffix: object) -> None:
     """Raise an error unless ``suffix=`` is text."""
     if not isinstance(suffix, str):

@@ -26,7 +26,7 @@ Times = npt.NDArray[np.int64]
 """The times of many rows."""
 
 FARTHEST: dict[TimeUnit, int] = {"microseconds": 2**62, "days": 2**30, "ticks": 2**62}
-"""How many steps from 0 a row's time must stay below: so what windows add to it stays within its type."""
+"""A row's time must be fewer steps than this from 0, so that what windows add to it still fits its type."""
 
 
 STEPS = {"s": 1_000_000, "ms": 1_000, "us": 1}

@@ -87,7 +87,7 @@ _SAVING = 2
 """So many rows must make one partial: with fewer, Spark's first half of an aggregation costs more than it saves."""
 
 _SCANS = 4
-"""Tasks for each slot that scan an epoch's rows, if as many operators, or late outlets, need them as tasks."""
+"""Tasks per slot for all scans of an epoch's rows together: the more operators or late outlets scan, the fewer each."""
 
 _VIEW = "__penstock_rows"
 """The epoch's rows, in queries."""

@@ -128,7 +128,7 @@ _HELD: dict[str, Lease] = {}
 """The leases of this process, by checkpoint."""
 
 _LEFT: set[tuple[str, int]] = set()
-"""Checkpoints and tokens of leases that this process no longer holds, whatever is written: a disk may be full."""
+"""Checkpoints and tokens of leases that this process has released, even if a full disk kept that from being written."""
 
 
 def take(records: Records, in_use: Callable[[], bool]) -> Lease:

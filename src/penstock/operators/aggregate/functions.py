@@ -48,8 +48,8 @@ Fields = tuple[tuple[str, pa.DataType], ...]
 """Names and types of a function's partials."""
 
 
-LONGEST_SAFE_DECIMAL = 28
-"""Digits of a decimal whose sums have ten more and still fit 38: no window has rows enough to pass that."""
+_LONGEST_SAFE_DECIMAL = 28
+"""Digits of a decimal whose sums, of ten digits more, still fit 38: no window has enough rows for more."""
 
 
 class Function(Protocol):
@@ -191,7 +191,7 @@ class Sum:
         """The sum, or its two words, and how many values."""
         if _in_words(kind):
             return (("high", pa.int64()), ("low", pa.int64()), ("n", pa.int64()))
-        outgrows = pa.types.is_decimal(kind) and kind.precision > LONGEST_SAFE_DECIMAL
+        outgrows = pa.types.is_decimal(kind) and kind.precision > _LONGEST_SAFE_DECIMAL
         return (("sum", pa.decimal256(76, kind.scale) if outgrows else self.result(kind)), ("n", pa.int64()))
 
     def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:

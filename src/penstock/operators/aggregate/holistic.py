@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.core.checks import is_number
+from penstock.core.checks import check_quantile, is_number
 from penstock.core.errors import ConfigError
 from penstock.core.rows import TIME, Indices
 from penstock.kernels.segments import Codes, as_column, is_null, least_of, numbers_of, segment_of
@@ -80,8 +80,7 @@ class Quantile:
     share: float
 
     def __post_init__(self) -> None:
-        if not is_number(self.share) or not 0 <= self.share <= 1:
-            raise ConfigError(f"quantile={self.share!r} is not a share. Write a number from 0 to 1, as 0.99.")
+        check_quantile(self.share)
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.checks import is_number, is_whole
+from penstock.core.checks import check_quantile, is_whole
 from penstock.core.errors import ConfigError
 from penstock.core.rows import Indices
 from penstock.core.time import Times
@@ -115,8 +115,7 @@ class ApproxQuantile:
     size: int = 200
 
     def __post_init__(self) -> None:
-        if not is_number(self.share) or not 0 <= self.share <= 1:
-            raise ConfigError(f"quantile={self.share!r} is not a share. Write a number from 0 to 1, as 0.99.")
+        check_quantile(self.share)
         if not is_whole(self.size) or not 8 <= self.size <= 65_535:
             raise ConfigError(f"size={self.size!r} is not a size of sketch. Write 8 to 65535; 200 is Spark's.")
         _datasketches()

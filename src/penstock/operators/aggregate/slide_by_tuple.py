@@ -2,7 +2,7 @@
 
 A partial is kept for every time at which a group has rows, the bins of the thesis cut at every start. When a bound says
 that no row can come before it, the windows that end before it are known and so is all they hold: each bin is folded
-into every window that it reaches, some windows at a time, as many as memory goes. A bin goes once no window to come
+into every window that it reaches, as many windows at a time as fit in memory. A bin goes once no window to come
 reaches back to it; the thesis' figure drops bins that later windows still need.
 """
 
