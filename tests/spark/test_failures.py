@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import functions as sf
 
 import penstock as pk
+from penstock.spark import failures
 from penstock.spark.session import settings
 
 pytestmark = pytest.mark.spark
@@ -166,6 +167,15 @@ def test_a_folder_that_is_gone_is_named_with_its_source_and_an_empty_one_lets_th
     assert str(error).startswith(f"Source 'right' reads {right.folder}, which is gone, so epoch 1 could not run. Put ")
     right.folder.mkdir()
     flow.run()
+
+
+def test_a_spark_that_does_not_answer_hides_no_error(monkeypatch):
+    def folders_read(data):
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(failures, "folders_read", folders_read)
+    told = failures.in_epoch(ValueError("no route"), 3, [orders(pk.LocalFlow(), ROWS)._node])
+    assert str(told) == f"Epoch 3 failed in Spark: ValueError: no route. {AGAIN}"
 
 
 def test_files_of_committed_epochs_may_go(spark, feed, tmp_path):

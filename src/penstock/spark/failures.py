@@ -105,10 +105,13 @@ def _told(failure: BaseException, epoch: int, sources: Sequence[SourceNode], whe
 
 def _without_folder(epoch: int, sources: Sequence[SourceNode]) -> SourceError | None:
     """A folder that a source streams files from is gone, which Spark tells by whatever it stumbles over first."""
-    for node in sources:
-        for folder in folders_read(node.data):
-            if not exists(node.data.sparkSession, folder):
-                return SourceError.no_folder(epoch, node.name, folder)
+    try:
+        for node in sources:
+            for folder in folders_read(node.data):
+                if not exists(node.data.sparkSession, folder):
+                    return SourceError.no_folder(epoch, node.name, folder)
+    except Exception:  # Spark, or the store, does not answer: then that is what the epoch failed of
+        return None
     return None
 
 
