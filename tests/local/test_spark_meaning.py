@@ -9,7 +9,7 @@ import penstock as pk
 from penstock.core.errors import ConfigError
 from penstock.local.functions import FUNCTIONS, call_of
 from penstock.local.sql import _tree
-from tests.expressions import CASES, FAILING, ONLY_SPARK, ROWS, differences
+from tests.expressions import CASES, FAILING, ONLY_SPARK, REFUSED, ROWS, UNREAD, differences
 
 
 def source() -> pk.Stream:
@@ -34,12 +34,28 @@ def test_every_function_that_is_known_is_compared_with_spark():
     assert sorted(set(FUNCTIONS) - {call[0] for call in calls if call is not None}) == []
 
 
+def test_what_has_no_value_in_spark_is_no_error_without_rows():
+    assert computed(*FAILING, rows=ROWS.slice(0, 0)).num_rows == 0
+
+
 @pytest.mark.parametrize("expression", FAILING)
 def test_what_has_no_value_in_spark_is_an_error_when_the_rows_are_there(expression):
-    computed(expression, rows=ROWS.slice(0, 0))
     with pytest.raises(pk.FlowError) as error:
         computed(expression)
     assert str(error.value).startswith(f"{f'{expression} AS r0'!r} has no value for some row: ")
+
+
+@pytest.mark.parametrize("expression", UNREAD)
+def test_what_only_spark_can_read_is_an_error_and_not_another_value(expression):
+    for text in (expression, expression.replace("cast", "try_cast")):
+        with pytest.raises(pk.FlowError, match="process"):
+            computed(text)
+
+
+@pytest.mark.parametrize("expression", REFUSED)
+def test_what_spark_refuses_before_there_are_rows_is_refused_while_the_flow_is_built(expression):
+    with pytest.raises(ConfigError):
+        source().select(f"{expression} AS r")
 
 
 @pytest.mark.parametrize("expression", ONLY_SPARK)

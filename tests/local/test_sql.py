@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import subprocess
+import sys
+import textwrap
 
 import pyarrow as pa
 import pytest
@@ -60,3 +63,22 @@ def test_a_condition_that_is_null_does_not_hold():
 def test_what_cannot_be_computed_is_refused_with_what_was_written(call, message):
     with pytest.raises(ConfigError, match=message):
         call()
+
+
+def test_a_fork_computes_and_ends_on_its_own():
+    script = """
+        import os, sys
+        import pyarrow as pa
+        from penstock.local import sql
+
+        rows = pa.table({"a": range(100_000)})
+        sql.select(rows, ["a + 1 AS b"])
+        child = os.fork()
+        if child == 0:
+            sys.exit(sql.select(rows, ["a + 1 AS b"]).num_rows != 100_000)
+        print(os.waitpid(child, 0)[1], sql.select(rows, ["a + 1 AS b"]).num_rows)
+    """
+    ran = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert (ran.stdout, ran.stderr) == ("0 100000\n", "")

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.spark.types import arrow_columns
-from tests.expressions import CASES, FAILING, ROWS, differences
+from tests.expressions import CASES, FAILING, REFUSED, ROWS, UNREAD, differences
 
 pytestmark = pytest.mark.spark
 
@@ -25,4 +25,9 @@ def test_spark_gives_the_values_types_and_errors_of_the_table(spark):
     for text in FAILING:
         with pytest.raises(Exception, match="SQLSTATE: 22"):
             rows.selectExpr(text).toArrow()
+    for text in REFUSED:
+        with pytest.raises(Exception, match="SQLSTATE"):
+            rows.selectExpr(text)
+    read = rows.limit(1).selectExpr(*(f"{text} IS NOT NULL AS r{place}" for place, text in enumerate(UNREAD))).toArrow()
+    assert [column.to_pylist() for column in read.columns] == [[True]] * len(UNREAD)
     rows.unpersist()

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from penstock.core.errors import ConfigError
+from penstock.local import casing, times
 from penstock.local.kinds import INSTANT, INTEGERS, Value, decimal, literal
 
 _SPACE = r"[\x00-\x20]*"
-_WHOLE = rf"^{_SPACE}[+-]?[0-9]+{_SPACE}$"
+_WHOLE = rf"^{times.BLANK}[+-]?[0-9]+{times.BLANK}$"
 _NUMBER = rf"^{_SPACE}[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?{_SPACE}$"
+_DIGITS = _NUMBER.replace("([eE][+-]?[0-9]+)?", "")
+_OTHER = _NUMBER.replace("[0-9]", r"\p{Nd}")
+_HEX = rf"^{_SPACE}[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[dDfF]?{_SPACE}$"
 _FLOAT = _NUMBER.replace(f"{_SPACE}$", f"[dDfF]?{_SPACE}$")
-_DAY = rf"^{_SPACE}[0-9]{{4}}-[0-9]{{1,2}}-[0-9]{{1,2}}([ T].*)?{_SPACE}$"
-_MOMENT = rf"^{_SPACE}[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}([ T][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}(\.[0-9]{{1,6}})?)?)?"
-_ZONE = r"(Z|[+-][0-9]{2}:[0-9]{2})?"
 _NOT_NUMBERS = {
     "nan": "NaN",
     **dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), "Infinity"),
     **dict.fromkeys(("-inf", "-infinity"), "-Infinity"),
+}
+_READ = {"date": times.DAY, "timestamp": times.MOMENT, "instant": times.INSTANT}
+_WRITTEN = {
+    "date": f"{times.DAY_TEXT}({{}})",
+    "timestamp": f"{times.MOMENT_TEXT}({{}})",
+    "instant": f"{times.MOMENT_TEXT}({{}} AT TIME ZONE 'UTC')",
 }
 
 
@@ -29,7 +36,7 @@ def cast(value: Value, to: str, *, safe: bool = False) -> Value:
             f"{value.spark_type} as {Value('', to).spark_type} is something else in process than in Spark, or refused "
             f"there. {_instead(value)}"
         )
-    return Value(sql, to)
+    return Value(sql, to, sure=value.sure and widened([value.kind, to]) == to)
 
 
 def error(message: str, value: str | None = None) -> str:
@@ -72,13 +79,15 @@ def _cast(value: Value, to: str, otherwise: str | None) -> str | None:
         return f"CASE WHEN isfinite({sql}) THEN {verb}(CAST({sql} AS VARCHAR) AS {to}) END"
     if target == "boolean" and family in ("float", "decimal"):
         return f"({sql} <> 0)"
-    if target == "string" and family == "instant":
-        return f"CAST({sql} AT TIME ZONE 'UTC' AS VARCHAR)"
+    if target == "string" and family in _WRITTEN:
+        return _WRITTEN[family].format(sql)
+    if target == "string" and family == "decimal" and value.digits[0] == value.digits[1]:
+        return rf"regexp_replace(CAST({sql} AS VARCHAR), '^(-?)\.', '\10.')"
     if family == "instant" and (target == "integer" or to == "DOUBLE"):
         exact = f"epoch_us({sql}) / 1000000.0"
         return f"{verb}({whole_steps(sql, 1_000_000)} AS {to})" if target == "integer" else f"CAST({exact} AS DOUBLE)"
     if family == "integer" and to == INSTANT:
-        return f"to_timestamp({sql})"
+        return f"{times.OF_SECONDS}({sql})"
     return plain if family in same.get(target, ()) else None
 
 
@@ -95,7 +104,7 @@ def _from_text(value: Value, to: str, otherwise: str | None) -> str | None:
         f"'{{}}' cannot be read as {Value('', to).spark_type}. try_cast gives NULL instead", text
     )
     verb = "CAST" if otherwise is None else "TRY_CAST"
-    bare = rf"regexp_replace({text}, '^{_SPACE}|{_SPACE}$', '', 'g')"
+    bare = rf"regexp_replace({text}, '^{times.BLANK}|{times.BLANK}$', '', 'g')"
     read = f"{verb}({bare} AS {to})"
 
     def if_like(*patterns_and_values: str) -> str:
@@ -106,23 +115,20 @@ def _from_text(value: Value, to: str, otherwise: str | None) -> str | None:
     if target == "integer":
         return if_like(_WHOLE, read)
     if target == "decimal":
-        return if_like(_NUMBER, read)
+        read = f"TRY_CAST({bare} AS {to})"
+        unread = error("'{}' is not read in process: write its digits from 0 to 9 and without an exponent", text)
+        return if_like(_DIGITS, f"coalesce({read}, {wrong})", _NUMBER, f"coalesce({read}, {unread})", _OTHER, unread)
     if target == "float":
         others = " ".join(f"WHEN '{name}' THEN CAST('{meant}' AS {to})" for name, meant in _NOT_NUMBERS.items())
         read = f"{verb}(regexp_replace({bare}, '[dDfF]$', '') AS {to})"
-        return f"CASE lower({bare}) {others} ELSE {if_like(_FLOAT, read)} END"
+        unread = error("'{}' is not read in process: write it with decimal digits", text)
+        return f"CASE {casing.LOWER}({bare}) {others} ELSE {if_like(_FLOAT, read, _HEX, unread)} END"
     if target == "boolean":
         words = {"t": 1, "true": 1, "y": 1, "yes": 1, "1": 1, "f": 0, "false": 0, "n": 0, "no": 0, "0": 0}
         cases = " ".join(f"WHEN '{word}' THEN {bool(truth)}" for word, truth in words.items())
-        return f"CASE WHEN {text} IS NULL THEN NULL ELSE CASE lower({bare}) {cases} ELSE {wrong} END END"
-    if target == "date":
-        day = f"{verb}(regexp_extract({text}, '[0-9]+-[0-9]+-[0-9]+') AS DATE)"
-        year, month = rf"^{_SPACE}[0-9]{{4}}{_SPACE}$", rf"^{_SPACE}[0-9]{{4}}-[0-9]{{1,2}}{_SPACE}$"
-        return if_like(
-            _DAY, day, year, f"{verb}({bare} || '-01-01' AS DATE)", month, f"{verb}({bare} || '-01' AS DATE)"
-        )
-    if target in ("timestamp", "instant"):
-        return if_like(_MOMENT + (_ZONE if target == "instant" else "") + f"{_SPACE}$", read)
+        return f"CASE WHEN {text} IS NULL THEN NULL ELSE CASE {casing.LOWER}({bare}) {cases} ELSE {wrong} END END"
+    if target in _READ:
+        return f"CASE WHEN {text} IS NOT NULL THEN coalesce({_READ[target]}({text}), {wrong}) END"
     return f"encode({text})" if to == "BLOB" else None
 
 

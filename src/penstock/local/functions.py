@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from penstock.core.errors import ConfigError
+from penstock.local import casing, times
 from penstock.local.casts import cast, whole_steps
 from penstock.local.kinds import INSTANT, Value
 
@@ -54,16 +55,18 @@ class Function:
     def call(self, values: Sequence[Value]) -> Value | None:
         """The function of some values; None if it takes another number of them."""
         words = self.given.split()
-        if words and words[-1].endswith("*"):
+        several = bool(words) and words[-1].endswith("*")
+        if several:
             words[-1:] = [words[-1][:-1]] * max(1, len(values) - len(words) + 1)
         missing = len(words) - len(values)
         if missing != 0 and (missing != 1 or self.default is None):
             return None
         taken = [_taken(word, place, value) for place, (word, value) in enumerate(zip(words, values, strict=False))]
         texts = [value.sql for value in taken] + ([self.default] if missing and self.default is not None else [])
-        return Value(
-            self.template.format(*texts, all=", ".join(texts), joined=" || ".join(texts)), self.kind or taken[0].kind
-        )
+        sql = self.template.format(*texts, all=", ".join(texts), joined=" || ".join(texts))
+        for place in () if several else reversed(range(len(taken) - 1)):
+            sql = taken[place].before(taken[place + 1], sql)
+        return Value(sql, self.kind or taken[0].kind)
 
 
 def _taken(word: str, place: int, value: Value) -> Value:
@@ -97,11 +100,11 @@ _COUNT = "CASE WHEN {1} < 0 THEN 0 ELSE {1} END"
 _PADDED = "CASE WHEN {{2}} = '' THEN left({{0}}, {count}) ELSE {name}({{0}}, {count}, {{2}}) END"
 
 FUNCTIONS: dict[str, Function] = {
-    "upper": Function("upper(replace({0}, 'ß', 'SS'))", "shown", "VARCHAR"),
-    "lower": Function("lower({0})", "shown", "VARCHAR"),
+    "upper": Function(f"{casing.UPPER}({{0}})", "shown", "VARCHAR"),
+    "lower": Function(f"{casing.LOWER}({{0}})", "shown", "VARCHAR"),
     "length": Function("CAST(length({0}) AS INTEGER)", "shown", "INTEGER"),
     "octet_length": Function("CAST(strlen({0}) AS INTEGER)", "shown", "INTEGER"),
-    "reverse": Function("reverse({0})", "text", "VARCHAR"),
+    "reverse": Function("array_to_string(list_reverse(regexp_extract_all({0}, '(?s).')), '')", "text", "VARCHAR"),
     "concat": Function("({joined})", "shown*", "VARCHAR"),
     "concat_ws": Function("concat_ws({all})", "text text*", "VARCHAR"),
     "replace": Function("replace({0}, {1}, {2})", "text text text", "VARCHAR", default="''"),
@@ -139,13 +142,17 @@ FUNCTIONS: dict[str, Function] = {
     "ln": _math("ln", _POSITIVE),
     "log10": _math("log10", _POSITIVE),
     "log2": _math("log2", _POSITIVE),
-    "pow": Function("pow({0}, {1})", "double double", "DOUBLE"),
-    "sign": Function("CASE WHEN isnan({0}) THEN {0} ELSE CAST(sign({0}) AS DOUBLE) END", "double", "DOUBLE"),
+    "pow": Function(
+        "CASE WHEN isnan({1}) OR (abs({0}) = 1 AND isinf({1})) THEN CAST('NaN' AS DOUBLE) ELSE pow({0}, {1}) END",
+        "double double",
+        "DOUBLE",
+    ),
+    "sign": Function("CASE WHEN isnan({0}) OR {0} = 0 THEN {0} ELSE CAST(sign({0}) AS DOUBLE) END", "double", "DOUBLE"),
     "sin": _math("sin"),
     "cos": _math("cos"),
     "tan": _math("tan"),
     "atan": _math("atan"),
-    "atan2": Function("atan2({0}, {1})", "double double", "DOUBLE"),
+    "atan2": Function("atan2({0} + 0.0, {1} + 0.0)", "double double", "DOUBLE"),
     "degrees": _math("degrees"),
     "radians": _math("radians"),
     "pi": Function("pi()", "", "DOUBLE"),
@@ -171,7 +178,7 @@ FUNCTIONS: dict[str, Function] = {
     "unix_millis": Function(whole_steps("{0}", 1_000), "instant", "BIGINT"),
     "unix_micros": Function("epoch_us({0})", "instant", "BIGINT"),
     "date_from_unix_date": Function("(DATE '1970-01-01' + {0})", "days", "DATE"),
-    "timestamp_seconds": Function("to_timestamp({0})", "integer", INSTANT),
+    "timestamp_seconds": Function(f"{times.OF_SECONDS}({{0}})", "integer", INSTANT),
     "size": Function("CAST(len({0}) AS INTEGER)", "list", "INTEGER"),
     "cardinality": Function("CAST(len({0}) AS INTEGER)", "list", "INTEGER"),
     **{f"date_trunc {unit}": Function(f"date_trunc('{unit}', {{0}})", "moment", INSTANT) for unit in (

@@ -54,6 +54,8 @@ class Value:
     kind: str
     number: str = ""
     """The digits of a number that is written as such."""
+    sure: bool = False
+    """Whether computing it cannot be an error."""
 
     @property
     def family(self) -> Family:
@@ -69,6 +71,12 @@ class Value:
         if found is None:
             raise TypeError(self)
         return int(found[1]), int(found[2])
+
+    def before(self, other: Value, result: str) -> str:
+        """The SQL of a result of this value and another: Spark computes the other only where this one is not NULL."""
+        if other.sure or self.number:
+            return result
+        return f"CASE WHEN {self.sql} IS NOT NULL THEN {result} END"
 
     @property
     def spark_type(self) -> str:

@@ -7,11 +7,14 @@ function that is known here says what it is there, and what is not known is refu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from math import isinf
 
 from sqlglot import exp
 
 from penstock.core.errors import ConfigError
+from penstock.local import casing
 from penstock.local.casts import cast, error, widened
 from penstock.local.functions import FUNCTIONS, call_of, others_than
 from penstock.local.kinds import INSTANT, INTEGERS, Value, decimal, literal, quoted
@@ -37,6 +40,7 @@ _COMPARISONS = {
     exp.NullSafeEQ: "IS NOT DISTINCT FROM",
     exp.NullSafeNEQ: "IS DISTINCT FROM",
 }
+_OF_NULLS = (exp.NullSafeEQ, exp.NullSafeNEQ)
 _ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
 _BITWISE = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|"}
 _CHOICES = {exp.Coalesce: "coalesce", exp.Greatest: "greatest", exp.Least: "least"}
@@ -72,6 +76,15 @@ _TYPES = {
 def in_duckdb(tree: exp.Expression, type_of: TypeOf) -> str:
     """The SQL by which DuckDB computes what `tree`, over columns that it knows, is in Spark."""
     return Meaning(type_of).of(tree).sql
+
+
+def typed_literals(tree: exp.Expression) -> Iterator[tuple[str, str]]:
+    """Dates and timestamps that are written as such (``DATE'2024-01-31'``), and how DuckDB reads their texts."""
+    for node in tree.find_all(exp.Cast):
+        if type(node) is exp.Cast and isinstance(node.this, exp.Literal) and node.this.is_string:
+            to = _TYPES.get(node.to.this, "")
+            if Value("", to).family in ("date", "timestamp", "instant"):
+                yield _written(node), cast(Value(literal(node.this.this), "VARCHAR"), to).sql
 
 
 class Meaning:
@@ -121,30 +134,30 @@ class Meaning:
         return Value(sql, self._type_of(sql))
 
     def _column(self, node: exp.Expression) -> Value:
-        found = self._typed(node.sql(dialect="duckdb"))
+        found = replace(self._typed(node.sql(dialect="duckdb")), sure=isinstance(node, exp.Column))
         if found.kind.startswith("ENUM"):
-            return Value(f"CAST({found.sql} AS VARCHAR)", "VARCHAR")
+            return Value(f"CAST({found.sql} AS VARCHAR)", "VARCHAR", sure=True)
         if found.kind.startswith("TIMESTAMP_"):
             return Value(f"CAST({found.sql} AS TIMESTAMP)", "TIMESTAMP")
         if found.kind in _UNSIGNED:
-            return Value(f"CAST({found.sql} AS {_UNSIGNED[found.kind]})", _UNSIGNED[found.kind])
+            return Value(f"CAST({found.sql} AS {_UNSIGNED[found.kind]})", _UNSIGNED[found.kind], sure=True)
         return found
 
     def _literal(self, node: exp.Literal) -> Value:
         return self._text(node) if node.is_string else _number(node.this)
 
     def _text(self, node: exp.Literal | exp.RawString) -> Value:
-        return Value(literal(node.this), "VARCHAR")
+        return Value(literal(node.this), "VARCHAR", sure=True)
 
     def _boolean(self, node: exp.Boolean) -> Value:
-        return Value("TRUE" if node.this else "FALSE", "BOOLEAN")
+        return Value("TRUE" if node.this else "FALSE", "BOOLEAN", sure=True)
 
     def _null(self, node: exp.Null) -> Value:
-        return Value("NULL", '"NULL"')
+        return Value("NULL", '"NULL"', sure=True)
 
     def _paren(self, node: exp.Paren) -> Value:
         inner = self.of(node.this)
-        return inner if inner.number else Value(f"({inner.sql})", inner.kind)
+        return inner if inner.number else replace(inner, sql=f"({inner.sql})")
 
     def _negative(self, node: exp.Expression) -> Value:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
@@ -160,7 +173,7 @@ class Meaning:
         if b.family == "date" and sign == "+":
             a, b = b, a
         if a.family == "date" and b.kind in ("TINYINT", "SMALLINT", "INTEGER") and sign != "*":
-            return Value(f"({a.sql} {sign} {b.sql})", "DATE")
+            return Value(a.before(b, f"({a.sql} {sign} {b.sql})"), "DATE")
         if a.family == b.family == "date" and sign == "-":
             raise _unknown(node, "Write datediff(…, …) for the days between two dates.")
         if "null" in (a.family, b.family):
@@ -173,7 +186,7 @@ class Meaning:
         if not {a.family, b.family} <= {*_NUMBERS}:
             raise self._not_numbers(node, a)
         a, b = cast(a, kind), cast(b, kind)
-        return Value(f"({a.sql} {sign} {b.sql})", kind)
+        return Value(a.before(b, f"({a.sql} {sign} {b.sql})"), kind)
 
     def _decimals(self, node: exp.Binary, a: Value, b: Value, sign: str) -> Value:
         """Decimals in the digits that Spark gives results."""
@@ -192,7 +205,7 @@ class Meaning:
             a, b = (cast(value, f"DECIMAL({n},{m})") for value, (n, m) in ((a, (p, s)), (b, (q, t))))
         else:
             a, b = cast(a, kind), cast(b, kind)
-        return Value(f"CAST({a.sql} {sign} {b.sql} AS {kind})", kind)
+        return Value(a.before(b, f"CAST({a.sql} {sign} {b.sql} AS {kind})"), kind)
 
     def _moved(self, node: exp.Binary, sign: str) -> Value:
         """A date or timestamp, some days or hours away."""
@@ -234,29 +247,32 @@ class Meaning:
     def _unless_zero(self, node: exp.Expression, a: Value, b: Value, result: str, kind: str) -> Value:
         wrong = error(f"{_written(node)} divides by zero. try_divide gives NULL on Spark; here, divide by nullif(…, 0)")
         zero = f"{b.sql} = 0 AND {a.sql} IS NOT NULL"
-        return Value(f"CASE WHEN {zero} THEN {wrong} WHEN {b.sql} <> 0 THEN {result} END", kind)
+        return Value(a.before(b, f"CASE WHEN {zero} THEN {wrong} WHEN {b.sql} <> 0 THEN {result} END"), kind)
 
     def _bitwise(self, node: exp.Binary) -> Value:
         a, b = self._alike(node, [self._integer(part, node) for part in (node.this, node.expression)])
         kind = a.kind
         if isinstance(node, exp.BitwiseXor):
-            return Value(f"xor({a.sql}, {b.sql})", kind)
-        return Value(f"({a.sql} {_BITWISE[type(node)]} {b.sql})", kind)
+            return Value(a.before(b, f"xor({a.sql}, {b.sql})"), kind)
+        return Value(a.before(b, f"({a.sql} {_BITWISE[type(node)]} {b.sql})"), kind)
 
     def _compared(self, node: exp.Binary) -> Value:
         a, b = self._comparable(node, [self.of(node.this), self.of(node.expression)])
-        return Value(f"({a.sql} {_COMPARISONS[type(node)]} {b.sql})", "BOOLEAN")
+        result = f"({a.sql} {_COMPARISONS[type(node)]} {b.sql})"
+        return Value(result if type(node) in _OF_NULLS else a.before(b, result), "BOOLEAN")
 
     def _between(self, node: exp.Between) -> Value:
         value, low, high = (self.of(node.args[name]) for name in ("this", "low", "high"))
         (a, low), (b, high) = self._comparable(node, [value, low]), self._comparable(node, [value, high])
-        return Value(f"({a.sql} >= {low.sql} AND {b.sql} <= {high.sql})", "BOOLEAN")
+        first, second = a.before(low, f"{a.sql} >= {low.sql}"), b.before(high, f"{b.sql} <= {high.sql}")
+        return Value(f"({first} AND {second})", "BOOLEAN")
 
     def _in(self, node: exp.In) -> Value:
         if others_than(node, "this expressions"):
             raise _unknown(node)
         value, *among = self._comparable(node, [self.of(part) for part in (node.this, *node.expressions)])
-        return Value(f"({value.sql} IN ({', '.join(part.sql for part in among)}))", "BOOLEAN")
+        result = f"({value.sql} IN ({', '.join(part.sql for part in among)}))"
+        return Value(next((value.before(part, result) for part in among if not part.sure), result), "BOOLEAN")
 
     def _and(self, node: exp.And) -> Value:
         """A part is computed only where those before it leave the result open: elsewhere it may be an error."""
@@ -292,11 +308,12 @@ class Meaning:
         if isinstance(node.expression, exp.Any | exp.All):
             raise _unknown(node, "Write one LIKE for each pattern.")
         text, pattern = (self._as_text(part) for part in (node.this, node.expression))
-        word = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
-        word = f"NOT {word}" if node.args.get("negate") else word
+        word = "NOT LIKE" if node.args.get("negate") else "LIKE"
+        if isinstance(node, exp.ILike):
+            text, pattern = (replace(value, sql=f"{casing.LOWER}({value.sql})") for value in (text, pattern))
         plain = isinstance(node.expression, exp.Literal) and escape not in node.expression.this
         ends = "" if plain else f" ESCAPE '{escape}'"
-        return Value(f"({text.sql} {word} {pattern.sql}{ends})", "BOOLEAN")
+        return Value(text.before(pattern, f"({text.sql} {word} {pattern.sql}{ends})"), "BOOLEAN")
 
     def _case(self, node: exp.Case) -> Value:
         ifs, default = node.args["ifs"], node.args.get("default")
@@ -307,7 +324,7 @@ class Meaning:
         else:
             subject = self.of(node.this)
             pairs = [self._comparable(node, [subject, self.of(part.this)]) for part in ifs]
-            conditions = [f"{a.sql} = {b.sql}" for a, b in pairs]
+            conditions = [a.before(b, f"{a.sql} = {b.sql}") for a, b in pairs]
         whens = " ".join(f"WHEN {c} THEN {r.sql}" for c, r in zip(conditions, results, strict=False))
         ends = f" ELSE {results[-1].sql}" if default is not None else ""
         return Value(f"CASE {whens}{ends} END", results[0].kind)
@@ -319,6 +336,8 @@ class Meaning:
         return Value(f"CASE WHEN {self._condition(node.this)} THEN {first.sql}{ends} END", first.kind)
 
     def _chosen(self, node: exp.Func) -> Value:
+        if not (node.expressions or isinstance(node, exp.Coalesce)):
+            raise ConfigError(f"{_written(node)} compares one value with nothing. Write two or more.")
         parts = self._alike(node, [self.of(part) for part in (node.this, *node.expressions)])
         return Value(f"{_CHOICES[type(node)]}({', '.join(part.sql for part in parts)})", parts[0].kind)
 
@@ -330,7 +349,8 @@ class Meaning:
     def _nullif(self, node: exp.Nullif) -> Value:
         given = self.of(node.this)
         a, b = self._comparable(node, [given, self.of(node.expression)])
-        return Value(f"CASE WHEN {a.sql} = {b.sql} THEN NULL ELSE {given.sql} END", given.kind)
+        same = a.before(b, f"{a.sql} = {b.sql}")
+        return Value(f"CASE WHEN {same} THEN NULL ELSE {given.sql} END", given.kind)
 
     def _cast(self, node: exp.Cast) -> Value:
         safe = bool(node.args.get("safe"))
@@ -379,8 +399,11 @@ class Meaning:
             index = f"{place.sql} + 1"
             there = f"{index} BETWEEN 1 AND {count}"
         wrong = error(f"{_written(node)} is not there: the list is shorter")
-        guard = f"CASE WHEN {given.sql} IS NULL OR {place.sql} IS NULL THEN NULL WHEN {there} THEN {given.sql}[{index}]"
-        return Value(f"{guard} ELSE {wrong} END", given.kind.removesuffix("[]"))
+        if node.args.get("safe"):
+            wrong = f"CASE WHEN {index} = 0 THEN {wrong} END"  # the place before the first is an error even so
+        guard = f"WHEN {given.sql} IS NULL THEN NULL WHEN {place.sql} IS NULL THEN NULL"
+        found = f"CASE {guard} WHEN {there} THEN {given.sql}[{index}] ELSE {wrong} END"
+        return Value(found, given.kind.removesuffix("[]"))
 
     def _floored(self, node: exp.Func) -> Value:
         name = "floor" if isinstance(node, exp.Floor) else "ceil"
@@ -548,11 +571,13 @@ def _number(text: str) -> Value:
     elif re.fullmatch(r"-?\d*\.\d*", text):
         whole, _, fraction = text.lstrip("-").partition(".")
         kind = decimal(max(len((whole + fraction).lstrip("0")), len(fraction), 1), len(fraction))
+    elif isinf(float(text)):
+        raise ConfigError(f"{text} is beyond the numbers of a DOUBLE. Write cast('inf' AS DOUBLE) for infinity.")
     else:
-        return Value(f"CAST('{text}' AS DOUBLE)", "DOUBLE")
+        return Value(f"CAST('{text}' AS DOUBLE)", "DOUBLE", sure=True)
     if kind is None:
         raise ConfigError(f"{text} has more than 38 digits. Write it as a double: {text}D.")
-    return Value(f"CAST({text} AS {kind})", kind, number=text)
+    return Value(f"CAST({text} AS {kind})", kind, number=text, sure=True)
 
 
 def _kinds_of(values: Sequence[Value]) -> list[str]:

@@ -6,11 +6,12 @@ are. DuckDB can read nothing else: no files, no extensions, no Python variables.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -260,24 +261,36 @@ def _run(rows: pa.Table, columns: _Columns, computed: Sequence[_Computed], writt
             return engine.sql(f"SELECT {', '.join(item.text for item in computed)} FROM given").to_arrow_table()
     except (duckdb.Error, RuntimeError, ValueError) as error:
         if rows.num_rows and isinstance(error, duckdb.DataError | duckdb.InvalidInputException):
-            raise FlowError.in_rows(", ".join(written), _KIND.sub("", in_a_line(str(error)))) from error
+            raise FlowError.in_rows(", ".join(written), _message(error)) from error
         raise _cannot(written, error) from error
 
 
 @contextmanager
 def _engine(given: pa.Table) -> Iterator[Any]:
-    """A DuckDB that sees some rows, under the name ``given``, and nothing else."""
-    import duckdb
-
-    with duckdb.connect() as engine:
-        engine.execute(_SETTINGS)
+    """A connection to DuckDB that sees some rows, under the name ``given``, and nothing else."""
+    with _database().cursor() as engine:
         engine.register("given", given)
         yield engine
 
 
+@cache
+def _database() -> Any:
+    """The DuckDB of this process: starting one takes longer than most expressions."""
+    import duckdb
+
+    from penstock.local import casing, times
+
+    database = duckdb.connect()
+    database.execute(casing.macros() + times.MACROS + _SETTINGS)
+    return database
+
+
+# A child would have it without its threads, and wait for them at its end.
+os.register_at_fork(before=_database.cache_clear)
+
 _SETTINGS = """
-    SET TimeZone = 'UTC';
-    SET python_enable_replacements = false;
+    SET GLOBAL TimeZone = 'UTC';
+    SET GLOBAL python_enable_replacements = false;
     SET enable_external_access = false;
     SET lock_configuration = true;
 """
@@ -314,7 +327,7 @@ def _parsed(expression: str) -> exp.Expression:
     return _tree(expression)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _tree(expression: str) -> exp.Expression:
     try:
         import sqlglot
@@ -335,7 +348,27 @@ def _tree(expression: str) -> exp.Expression:
             f"{expression!r} is a statement or holds a query, but an expression computes a value from one row. "
             f"Write one over the stream's columns, as in 'amount * 2'."
         )
+    _check_literals(expression, tree)
     return tree
+
+
+def _check_literals(written: str, tree: exp.Expression) -> None:
+    """Refuse dates and timestamps that there are not, as Spark does before there are rows."""
+    import duckdb
+
+    from penstock.local.meaning import typed_literals
+
+    for literal, sql in typed_literals(tree):
+        try:
+            with _database().cursor() as engine:
+                engine.execute(f"SELECT {sql}")
+        except duckdb.Error as error:
+            raise _cannot([written], ConfigError(f"{literal}: {_message(error)}")) from error
+
+
+def _message(error: Exception) -> str:
+    """What DuckDB says, in a line."""
+    return _KIND.sub("", in_a_line(str(error)))
 
 
 def _values(exp: Any) -> tuple[type, ...]:
