@@ -7,7 +7,7 @@ from penstock.core.windows import Landmark, PartitionedWindow, Session, SlideByT
 from penstock.operators.aggregate.adapt_wid import AdaptAggregation
 from penstock.operators.aggregate.aggregation import Given
 from penstock.operators.aggregate.buffering import BufferingAggregation
-from penstock.operators.aggregate.differential import DifferentialAggregation, check_differential
+from penstock.operators.aggregate.differential import DifferentialAggregation
 from penstock.operators.aggregate.landmark import LandmarkAggregation
 from penstock.operators.aggregate.methods import AdaptWid
 from penstock.operators.aggregate.paned import PanedAggregation
@@ -45,6 +45,5 @@ def _sliding(given: Given) -> Logic:
     if method == "wid":
         return WidAggregation(given)
     if method == "differential":
-        check_differential(given.config, given.inputs)
         return DifferentialAggregation(given)
     return PanedAggregation(given)
