@@ -104,7 +104,12 @@ FUNCTIONS: dict[str, Function] = {
     "lower": Function(f"{casing.LOWER}({{0}})", "shown", "VARCHAR"),
     "length": Function("CAST(length({0}) AS INTEGER)", "shown", "INTEGER"),
     "octet_length": Function("CAST(strlen({0}) AS INTEGER)", "shown", "INTEGER"),
-    "reverse": Function("array_to_string(list_reverse(regexp_extract_all({0}, '(?s).')), '')", "text", "VARCHAR"),
+    "reverse": Function(
+        "CASE WHEN strlen({0}) = length({0}) THEN reverse({0}) "
+        "ELSE array_to_string(list_reverse(regexp_extract_all({0}, '(?s).')), '') END",
+        "text",
+        "VARCHAR",
+    ),
     "concat": Function("({joined})", "shown*", "VARCHAR"),
     "concat_ws": Function("concat_ws({all})", "text text*", "VARCHAR"),
     "replace": Function("replace({0}, {1}, {2})", "text text text", "VARCHAR", default="''"),

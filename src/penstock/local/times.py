@@ -25,7 +25,10 @@ _HOUR, _MINUTE = r"(?:[01]?[0-9]|2[0-3])", r"[0-5]?[0-9]"
 _ZONED = rf":{_MINUTE}:{_MINUTE}(?:\.[0-9]*)?(?:[^0-9.].*|\.[^0-9].*)?"
 _TIME = rf"{_HOUR}(?::{_MINUTE}|{_ZONED})?"
 _TODAY = rf"T{_TIME}|{BLANK}{_HOUR}(?::{_MINUTE}|{_ZONED})"
-_USUAL = r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[ T](?:[01][0-9]|2[0-3]):[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?)?"
+_USUAL_DATE, _USUAL_HOUR = "[0-9]{4}-[0-9]{2}-[0-9]{2}", "[ T](?:[01][0-9]|2[0-3]):[0-9]{2}"
+_USUAL_SECOND = r":[0-9]{2}(?:\.[0-9]{1,6})?"
+_USUAL = f"{_USUAL_DATE}(?:{_USUAL_HOUR}(?:{_USUAL_SECOND})?)?"
+_USUAL_ZONED = f"{_USUAL_DATE}{_USUAL_HOUR}{_USUAL_SECOND}(?:Z|[+-]0[0-9]:[0-5][0-9])"
 _HOURS, _SIXTY = "(?:0[0-9]|1[0-7])", "[0-5][0-9]"
 _EIGHTEEN = "18(?:(?:00){1,2}|:0{1,2}|:00:00)?"
 _OFFSET = rf"[+-](?:[0-9]|{_HOURS}(?:{_SIXTY}){{0,2}}|(?:[0-9]|{_HOURS}):(?:[0-9]|{_SIXTY}(?::{_SIXTY})?)|{_EIGHTEEN})"
@@ -75,7 +78,7 @@ MACROS = rf"""
         THEN CASE WHEN offset_of(x) IS NOT NULL THEN local_time(x) END
     END;
     CREATE MACRO {INSTANT}(x) AS CAST(CASE
-        WHEN regexp_matches(x, '^{_USUAL}$') THEN TRY_CAST(x AS TIMESTAMP)
+        WHEN regexp_matches(x, '^(?:{_USUAL}|{_USUAL_ZONED})$') THEN TRY_CAST(x AS TIMESTAMP WITH TIME ZONE)
         WHEN regexp_matches(x, {_whole(f"[+-]?[0-9]{{6}}{_MAYBE_MORE}")}) THEN {_FAR}
         WHEN regexp_matches(x, {_whole(_PART_OF_DATE)}) THEN TRY_CAST(first_day(x) AS TIMESTAMP)
         WHEN regexp_matches(x, {_whole(f"{_DATE}[ T]{_TIME}")}) THEN local_time(x) - offset_of(x)
@@ -83,13 +86,13 @@ MACROS = rf"""
         THEN {_error("write its date, which Spark takes to be today")}
     END AS TIMESTAMP WITH TIME ZONE);
     CREATE MACRO {DAY_TEXT}(d) AS CASE
-        WHEN year(d) BETWEEN 1 AND 9999 THEN CAST(d AS VARCHAR)
+        WHEN d BETWEEN DATE '0001-01-01' AND DATE '9999-12-31' THEN CAST(d AS VARCHAR)
         ELSE CASE WHEN year(d) < 0 THEN '-' WHEN year(d) > 0 THEN '+' ELSE '' END
             || CASE WHEN abs(year(d)) < 1000 THEN lpad(CAST(abs(year(d)) AS VARCHAR), 4, '0')
                 ELSE CAST(abs(year(d)) AS VARCHAR) END || strftime(d, '-%m-%d')
     END;
     CREATE MACRO {MOMENT_TEXT}(t) AS CASE
-        WHEN year(t) BETWEEN 1 AND 9999 THEN CAST(t AS VARCHAR)
+        WHEN t >= TIMESTAMP '0001-01-01' AND t < TIMESTAMP '10000-01-01' THEN CAST(t AS VARCHAR)
         ELSE {DAY_TEXT}(CAST(t AS DATE)) || ' ' || CAST(CAST(t AS TIME) AS VARCHAR)
     END;
     CREATE MACRO {OF_SECONDS}(s) AS CASE
