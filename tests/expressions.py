@@ -900,6 +900,7 @@ CASES = [
         }.items()
     ),
     Case("try_cast('2147483647e-2' as int)", "int32", None),
+    Case("try_cast('\\u007finf' as double)", "double", None),
     Case("try_cast('\\u007f12' as int)", "int32", 12, 12),
 ]
 

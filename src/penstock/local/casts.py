@@ -104,7 +104,8 @@ def _from_text(value: Value, to: str, otherwise: str | None) -> str | None:
         f"'{{}}' cannot be read as {Value('', to).spark_type}. try_cast gives NULL instead", text
     )
     verb = "CAST" if otherwise is None else "TRY_CAST"
-    bare = rf"regexp_replace({text}, '^{times.BLANK}|{times.BLANK}$', '', 'g')"
+    blank = _SPACE if target == "float" else times.BLANK
+    bare = rf"regexp_replace({text}, '^{blank}|{blank}$', '', 'g')"
     read = f"{verb}({bare} AS {to})"
 
     def if_like(*patterns_and_values: str) -> str:
