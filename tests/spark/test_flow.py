@@ -496,3 +496,21 @@ def test_progress_counts_what_came_and_what_went_out_as_in_process(spark, tmp_pa
     ours, theirs = (query.progress() for query in (flow.run(), local.run()))
     assert (ours.rows_in, ours.late, ours.rows_out) == (theirs.rows_in, theirs.late, theirs.rows_out)
     assert (ours.rows_in, ours.late, ours.rows_out) == (5, 1, 4 + 2 + 2 + 4)
+
+
+def test_rows_that_a_select_makes_several_of_are_counted_as_they_came_and_as_they_go_out(spark, flow, feed):
+    lists = [[1, 2, 3], [], [4]]
+    epochs = [pa.table({"t": [10 * n + 1, 10 * n + 2, 10 * n + 5], "l": lists}) for n in range(3)]
+    rows = flow.source(feed("s", epochs).stream(spark), time="t", progress=pk.bounded_tuples(4), name="s")
+    single = rows.select("explode(l) AS x", "t").to_memory()
+    report = flow.run(end=False).progress()
+    assert sorted(single.table()["x"].to_pylist()) == sorted([1, 2, 3, 4] * 3)
+    assert (report.rows_in, report.rows_out) == (9, 12)
+    assert report.epochs[-1].bounds == {"s": "5"}, "only the first epoch is four rows away"
+
+
+@pytest.mark.parametrize("expression", ["count(*) AS n", "row_number() OVER (ORDER BY t) AS n"])
+def test_what_depends_on_how_a_stream_is_cut_into_epochs_is_refused(spark, flow, feed, expression):
+    rows = flow.source(feed("s", [pa.table({"t": [1]})]).stream(spark), time="t")
+    with pytest.raises(pk.ConfigError, match=r"is computed from several rows, but .* Aggregate over windows instead"):
+        rows.select(expression)

@@ -231,8 +231,8 @@ class Flow(abc.ABC):
         """The columns of a source."""
 
     @abc.abstractmethod
-    def _columns_after_select(self, node: Node, expressions: Sequence[Any]) -> pa.Schema:
-        """The columns that `expressions` over `node` give."""
+    def _selected(self, node: Node, expressions: Sequence[Any]) -> tuple[pa.Schema, bool]:
+        """The columns that `expressions` over `node` give, and whether a row may become several, or none."""
 
     @abc.abstractmethod
     def _check_where(self, node: Node, condition: Any) -> None:

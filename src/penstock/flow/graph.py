@@ -54,10 +54,11 @@ class SourceNode(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SelectNode(Node):
-    """Columns computed from each row."""
+    """Columns computed from each row; it `expands` if a row may become several, or none, as by explode."""
 
     input: Node
     expressions: tuple[Any, ...]
+    expands: bool = False
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -229,7 +229,7 @@ class Stream(Outlets):
         """
         if not expressions:
             raise ConfigError("select() names no column. Write .select('*', 'amount * 2 AS twice').")
-        columns = self._flow._columns_after_select(self._node, expressions)
+        columns, expands = self._flow._selected(self._node, expressions)
         check_unique(columns, "select() gives")
         time = self._node.time if passes(self._node.time, expressions) else None
         return self._made(
@@ -240,6 +240,7 @@ class Stream(Outlets):
                 timed=self._node.timed,
                 input=self._node,
                 expressions=expressions,
+                expands=expands,
             )
         )
 

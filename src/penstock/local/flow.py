@@ -171,8 +171,8 @@ class LocalFlow(Flow):
             f"Give a pyarrow.Table, or some of them in a list or a generator, one per epoch."
         )
 
-    def _columns_after_select(self, node: Node, expressions: Sequence[Any]) -> pa.Schema:
-        return sql.select(node.columns.empty_table(), expressions).schema
+    def _selected(self, node: Node, expressions: Sequence[Any]) -> tuple[pa.Schema, bool]:
+        return sql.select(node.columns.empty_table(), expressions).schema, False
 
     def _check_where(self, node: Node, condition: Any) -> None:
         sql.where(node.columns.empty_table(), condition)

@@ -51,8 +51,11 @@ class Edge:
 
     @property
     def filtered(self) -> bool:
-        """Whether rows may be missing that its root had, or have another time."""
-        return any(isinstance(step, WhereNode | StatementNode) for step in self.steps)
+        """Whether rows may be missing that its root had, be there several times, or have another time."""
+        return any(
+            step.expands if isinstance(step, SelectNode) else isinstance(step, WhereNode | StatementNode)
+            for step in self.steps
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,6 +300,16 @@ def where_pairs(join: JoinNode, pairs: DataFrame, condition: str) -> DataFrame:
 def select(rows: DataFrame, node: SelectNode) -> DataFrame:
     """The columns that a select computes."""
     return rows.select(*_expressions(node))
+
+
+def steps_of(selected: DataFrame) -> set[str]:
+    """What Spark's plan of a select does: "Project", "Generate" for explode and the like, "Aggregate", "Window"."""
+    plan = selected._jdf.queryExecution().analyzed()
+    names = set()
+    while plan.children().nonEmpty():
+        names.add(str(plan.nodeName()))
+        plan = plan.children().head()
+    return names
 
 
 def lane_name(lane: int) -> str:

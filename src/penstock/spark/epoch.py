@@ -35,7 +35,6 @@ from penstock.flow.graph import (
     OperatorNode,
     SourceNode,
     StatementNode,
-    WhereNode,
     late_columns,
     sources_of,
     windows_of,
@@ -565,7 +564,7 @@ class _EpochWork:
         sinks = [sink for sink in self._engine._sinks if sink.emits == "results"]
         for sink in sinks:
             stream, node = self._stream(sink.node, rows), sink.node
-            if node in self._delivered or not any(map(_is_thinned, edges(node))):
+            if node in self._delivered or not any(map(_changes_number, edges(node))):
                 deliver(sink, stream, self._plan.epoch)
             else:
                 self._delivered[node] = deliver_counted(sink, stream, self._plan.epoch)
@@ -929,10 +928,9 @@ def _streams(branch: Branch) -> bool:
     return isinstance(branch.edge.root, SourceNode) and branch.edge.root.data.isStreaming
 
 
-def _is_thinned(edge: Edge) -> bool:
-    """Whether fewer rows may leave an edge than its root is known to give."""
-    filtered = isinstance(edge.root, JoinNode) and edge.root.where is not None
-    return filtered or any(isinstance(step, WhereNode) for step in edge.steps)
+def _changes_number(edge: Edge) -> bool:
+    """Whether fewer rows, or more, may leave an edge than its root is known to give."""
+    return edge.filtered or (isinstance(edge.root, JoinNode) and edge.root.where is not None)
 
 
 def _is_static(branch: Branch) -> bool:

@@ -25,7 +25,7 @@ from penstock.flow.graph import Freshness, JoinNode, LookupNode, Node, OperatorN
 from penstock.flow.promises import promise
 from penstock.flow.report import Report
 from penstock.flow.sinks import Sink, operators_needed
-from penstock.spark.branches import Schemas, select, where_pairs
+from penstock.spark.branches import Schemas, select, steps_of, where_pairs
 from penstock.spark.epoch import Engine
 from penstock.spark.failures import in_epoch
 from penstock.spark.inputs import folders_read
@@ -205,9 +205,16 @@ class SparkFlow(Flow):
             )
         return arrow_columns(data.schema)
 
-    def _columns_after_select(self, node: Node, expressions: Sequence[Any]) -> pa.Schema:
+    def _selected(self, node: Node, expressions: Sequence[Any]) -> tuple[pa.Schema, bool]:
         trial = SelectNode(columns=node.columns, time=None, unit=node.unit, input=node, expressions=tuple(expressions))
-        return arrow_columns(_analysed(lambda: select(self._empty(node), trial), expressions).schema)
+        rows = _analysed(lambda: select(self._empty(node), trial), expressions)
+        steps = steps_of(rows)
+        if steps & {"Aggregate", "Window"}:
+            raise ConfigError(
+                f"{', '.join(map(str, expressions))!r} is computed from several rows, but an expression computes a "
+                f"value from one row. Aggregate over windows instead: .window(range=…).agg(total=pk.sum('amount'))."
+            )
+        return arrow_columns(rows.schema), "Generate" in steps
 
     def _check_where(self, node: Node, condition: Any) -> None:
         _analysed(lambda: self._empty(node).where(condition), [condition])
