@@ -242,6 +242,8 @@ def test_keys_of_different_types_are_compared_in_one_that_has_all_values(one, ot
         (pa.uint32(), pa.int64()),
         (pa.int32(), pa.float64()),
         (pa.null(), WORDS),
+        (pa.large_string(), WORDS),
+        (WORDS, pa.dictionary(pa.int64(), pa.large_string())),
     ],
     ids=str,
 )

@@ -48,8 +48,9 @@ def table_key(own: pa.Field, key: pa.Field) -> pa.DataType:
     DataType(string)
     """
     # A dictionary is decoded before it is cast: then it may become another, or the same with other values.
-    common = common_key(own.with_type(values_of(own.type)), key)
-    if _short(common) == _short(key.type):
+    values = values_of(key.type)
+    common = common_key(own.with_type(values_of(own.type)), key.with_type(values))
+    if _short(common) == _short(values) and _can_become(common, key.type):
         return key.type
     instead = f"Cast the table's key to {common}"
     if _has_name_in_sql(key.type):
