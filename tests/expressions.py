@@ -7,6 +7,7 @@ and only nulls in the second.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from decimal import Decimal
 from math import copysign
 from typing import Any, NamedTuple
@@ -71,10 +72,10 @@ def kind_of(kind: pa.DataType) -> str:
     return str(kind)
 
 
-def differences(found: pa.Table) -> list[str]:
+def differences(found: pa.Table, cases: Sequence[Case]) -> list[str]:
     """How the columns of a table, one for each case, differ from what Spark gives."""
     wrong = []
-    for case, column in zip(CASES, found.columns, strict=True):
+    for case, column in zip(cases, found.columns, strict=True):
         kind, values = kind_of(column.type), column.to_pylist()
         if kind != case.kind or not all(map(_same, values, [case.value, case.of_nulls])):
             wrong.append(f"{case.expression}: {kind} {values}, not {case.kind} {[case.value, case.of_nulls]}")
@@ -830,19 +831,6 @@ CASES = [
     Case("round(-0.2D)", "double", 0.0, 0.0),
     Case("greatest(-z, z)", "double", -0.0),
     Case("cast('-0' as double)", "double", -0.0, -0.0),
-    Case("nullif(i, 7) = bad", "bool", None),
-    Case("nullif(i, 7) in (bad, 1)", "bool", None),
-    Case("nullif(i, 7) between bad and 1", "bool", None),
-    Case("nullif(d, d) < bad", "bool", None),
-    Case("nullif(i, 7) + cast(bad as int)", "int32", None),
-    Case("nullif(i, 7) % (i / n)", "double", None),
-    Case("nullif(i, 7) & cast(bad as int)", "int32", None),
-    Case("nullif(s, s) like cast(cast(bad as int) as string)", "bool", None),
-    Case("substring(nullif(s, s), cast(bad as int))", "string", None),
-    Case("lpad(s, nullif(i, 7), cast(cast(bad as int) as string))", "string", None),
-    Case("date_add(nullif(d, d), cast(bad as int))", "date32[day]", None),
-    Case("nullif(l, l)[cast(bad as int)]", "int32", None),
-    Case("case nullif(i, 7) when cast(bad as int) then 1 else 2 end", "int32", 2, 2),
     Case("try_element_at(l, 5)", "int32", None),
     Case("try_element_at(l, -4)", "int32", None),
     Case("try_element_at(l, -1)", "int32", 3),
@@ -904,9 +892,32 @@ CASES = [
     Case("try_cast('\\u007f12' as int)", "int32", 12, 12),
 ]
 
+BEHIND_NULLS = [
+    Case("nullif(i, 7) = bad", "bool", None),
+    Case("nullif(i, 7) in (bad, 1)", "bool", None),
+    Case("nullif(i, 7) between bad and 1", "bool", None),
+    Case("nullif(d, d) < bad", "bool", None),
+    Case("nullif(i, 7) + cast(bad as int)", "int32", None),
+    Case("cast(bad as double) / nullif(x, x)", "double", None),
+    Case("cast(bad as int) % nullif(i, 7)", "int32", None),
+    Case("cast(bad as int) div nullif(i, 7)", "int64", None),
+    Case("nullif(i, 7) & cast(bad as int)", "int32", None),
+    Case("nullif(s, s) like cast(cast(bad as int) as string)", "bool", None),
+    Case("concat(nullif(s, s), cast(bad as int))", "string", None),
+    Case("substring(nullif(s, s), cast(bad as int))", "string", None),
+    Case("lpad(s, nullif(i, 7), cast(cast(bad as int) as string))", "string", None),
+    Case("date_add(nullif(d, d), cast(bad as int))", "date32[day]", None),
+    Case("nullif(l, l)[cast(bad as int)]", "int32", None),
+    Case("case nullif(i, 7) when cast(bad as int) then 1 else 2 end", "int32", 2, 2),
+]
+"""With a part that would be an error, but is not computed after a NULL. Spark computes it even so where several
+expressions of a query have the same part: there each is a query of its own."""
+
 FAILING = [
     "nullif(i, 7) <=> cast(bad as int)",
-    "concat(nullif(s, s), cast(bad as int))",
+    "nullif(i, 7) / (i / n)",
+    "nullif(i, 7) % cast(bad as int)",
+    "cast(bad as int) + nullif(i, 7)",
     "try_element_at(l, 0)",
     "timestamp_seconds(big)",
     "cast(bad as int)",

@@ -9,7 +9,7 @@ import penstock as pk
 from penstock.core.errors import ConfigError
 from penstock.local.functions import FUNCTIONS, call_of
 from penstock.local.sql import _tree
-from tests.expressions import CASES, FAILING, ONLY_SPARK, REFUSED, ROWS, UNREAD, differences
+from tests.expressions import BEHIND_NULLS, CASES, FAILING, ONLY_SPARK, REFUSED, ROWS, UNREAD, differences
 
 
 def source() -> pk.Stream:
@@ -26,7 +26,8 @@ def computed(*expressions: str, rows: pa.Table = ROWS) -> pa.Table:
 
 @pytest.mark.slow
 def test_expressions_give_what_spark_gives():
-    assert differences(computed(*(case.expression for case in CASES))) == []
+    cases = CASES + BEHIND_NULLS
+    assert differences(computed(*(case.expression for case in cases)), cases) == []
 
 
 def test_every_function_that_is_known_is_compared_with_spark():

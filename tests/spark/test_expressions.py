@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pytest
 
 from penstock.spark.types import arrow_columns
-from tests.expressions import CASES, FAILING, REFUSED, ROWS, UNREAD, differences
+from tests.expressions import BEHIND_NULLS, CASES, FAILING, REFUSED, ROWS, UNREAD, differences
 
 pytestmark = pytest.mark.spark
 
@@ -16,18 +15,20 @@ AT_ONCE = 200
 
 def test_spark_gives_the_values_types_and_errors_of_the_table(spark):
     rows = spark.createDataFrame(ROWS).selectExpr("* EXCEPT (nt)", "cast(nt AS timestamp_ntz) AS nt").cache()
-    texts = [f"{case.expression} AS r{place}" for place, case in enumerate(CASES)]
-    columns: list[pa.ChunkedArray] = []
-    for first in range(0, len(texts), AT_ONCE):
-        some = rows.selectExpr(*texts[first : first + AT_ONCE])
-        columns += some.toArrow().cast(arrow_columns(some.schema)).columns
-    assert differences(pa.table(columns, names=[str(place) for place in range(len(columns))])) == []
+    parts = [CASES[first : first + AT_ONCE] for first in range(0, len(CASES), AT_ONCE)]
+    wrong: list[str] = []
+    for cases in parts + [[case] for case in BEHIND_NULLS]:
+        some = rows.selectExpr(*(f"{case.expression} AS r{place}" for place, case in enumerate(cases)))
+        wrong += differences(some.toArrow().cast(arrow_columns(some.schema)), cases)
+    assert wrong == []
     for text in FAILING:
         with pytest.raises(Exception, match="SQLSTATE: 22"):
             rows.selectExpr(text).toArrow()
     for text in REFUSED:
         with pytest.raises(Exception, match="SQLSTATE"):
             rows.selectExpr(text)
-    read = rows.limit(1).selectExpr(*(f"{text} IS NOT NULL AS r{place}" for place, text in enumerate(UNREAD))).toArrow()
+    read = (
+        rows.where("b").selectExpr(*(f"{text} IS NOT NULL AS r{place}" for place, text in enumerate(UNREAD))).toArrow()
+    )
     assert [column.to_pylist() for column in read.columns] == [[True]] * len(UNREAD)
     rows.unpersist()

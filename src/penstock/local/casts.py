@@ -36,7 +36,7 @@ def cast(value: Value, to: str, *, safe: bool = False) -> Value:
             f"{value.spark_type} as {Value('', to).spark_type} is something else in process than in Spark, or refused "
             f"there. {_instead(value)}"
         )
-    return Value(sql, to, sure=value.sure and widened([value.kind, to]) == to)
+    return Value(sql, to, sure=value.sure and (to == "VARCHAR" or widened([value.kind, to]) == to))
 
 
 def error(message: str, value: str | None = None) -> str:

@@ -51,12 +51,13 @@ class Function:
     """The type in DuckDB; None if it is that of the first argument."""
     default: str | None = None
     """DuckDB's SQL for the last argument where it is left out."""
+    skips_nulls: bool = False
+    """Whether it has a value though an argument is NULL."""
 
     def call(self, values: Sequence[Value]) -> Value | None:
         """The function of some values; None if it takes another number of them."""
         words = self.given.split()
-        several = bool(words) and words[-1].endswith("*")
-        if several:
+        if words and words[-1].endswith("*"):
             words[-1:] = [words[-1][:-1]] * max(1, len(values) - len(words) + 1)
         missing = len(words) - len(values)
         if missing != 0 and (missing != 1 or self.default is None):
@@ -64,7 +65,7 @@ class Function:
         taken = [_taken(word, place, value) for place, (word, value) in enumerate(zip(words, values, strict=False))]
         texts = [value.sql for value in taken] + ([self.default] if missing and self.default is not None else [])
         sql = self.template.format(*texts, all=", ".join(texts), joined=" || ".join(texts))
-        for place in () if several else reversed(range(len(taken) - 1)):
+        for place in () if self.skips_nulls else reversed(range(len(taken) - 1)):
             sql = taken[place].before(taken[place + 1], sql)
         return Value(sql, self.kind or taken[0].kind)
 
@@ -111,7 +112,7 @@ FUNCTIONS: dict[str, Function] = {
         "VARCHAR",
     ),
     "concat": Function("({joined})", "shown*", "VARCHAR"),
-    "concat_ws": Function("concat_ws({all})", "text text*", "VARCHAR"),
+    "concat_ws": Function("concat_ws({all})", "text text*", "VARCHAR", skips_nulls=True),
     "replace": Function("replace({0}, {1}, {2})", "text text text", "VARCHAR", default="''"),
     "repeat": Function("repeat({0}, {1})", "text count", "VARCHAR"),
     "left": Function(f"left({{0}}, {_COUNT})", "text count", "VARCHAR"),

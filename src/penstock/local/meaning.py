@@ -247,7 +247,8 @@ class Meaning:
     def _unless_zero(self, node: exp.Expression, a: Value, b: Value, result: str, kind: str) -> Value:
         wrong = error(f"{_written(node)} divides by zero. try_divide gives NULL on Spark; here, divide by nullif(…, 0)")
         zero = f"{b.sql} = 0 AND {a.sql} IS NOT NULL"
-        return Value(a.before(b, f"CASE WHEN {zero} THEN {wrong} WHEN {b.sql} <> 0 THEN {result} END"), kind)
+        # The only operators of which Spark computes the right side first.
+        return Value(b.before(a, f"CASE WHEN {zero} THEN {wrong} WHEN {b.sql} <> 0 THEN {result} END"), kind)
 
     def _bitwise(self, node: exp.Binary) -> Value:
         a, b = self._alike(node, [self._integer(part, node) for part in (node.this, node.expression)])
