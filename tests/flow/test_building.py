@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as pk
-from penstock.core.errors import BandError, ConfigError, DurationError, PenstockError
+from penstock.core.errors import BandError, ConfigError, DurationError, PenstockError, WindowError
 from penstock.flow.keys import common_key, table_key
 from penstock.spark.flow import _config
 
@@ -142,6 +142,14 @@ def test_a_number_is_no_length_on_a_timestamp(flow):
     a, b = (flow.source(STAMPED, time="ts", name=name) for name in "ab")
     with pytest.raises(DurationError, match=r"has no unit. The time column counts microseconds: write '5 s'"):
         a.join(b, on="order_id", within=NEAR)
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.date32()])
+def test_rows_are_not_numbered_by_a_time_of_day(flow, kind):
+    stream = flow.source(pa.table({"at": pa.array([1, 2], kind)}), time="at")
+    with pytest.raises(WindowError, match=r"order='at' is of type .*, but rows are numbered by whole numbers"):
+        stream.window(pk.rows(1000, order="at")).agg(n=pk.count())
+    stream.window(pk.rows(1000, order="at", partition="at")).by("at").agg(n=pk.count())
 
 
 def test_an_operator_that_cannot_be_built_does_not_take_its_name(orders, paid):

@@ -214,6 +214,13 @@ class WindowAggregate:
                 f"order={order!r} must be the stream's time, because only bounds on it tell which rows are still to "
                 f"come; the time is {rows.time!r}. Make it the time column, or leave order= out to count arrivals."
             )
+        if order is not None and isinstance(self.window, TupleWindow):
+            kind = rows.columns.field(order).type
+            if not pa.types.is_integer(kind):
+                raise WindowError(
+                    f"order={order!r} is of type {kind}, but rows are numbered by whole numbers. Write "
+                    f"partition=[…] to count each partition's rows in order of {order}, or range= for windows of time."
+                )
 
     def output(self, inputs: tuple[RowType, ...]) -> pa.Schema:
         """The columns of the results."""
