@@ -11,6 +11,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+MISSING = "PostgreSQL is not installed: on Debian and Ubuntu, apt install postgresql"
+
 
 class PostgresMissingError(RuntimeError):
     """PostgreSQL is not installed."""
@@ -57,7 +59,7 @@ def _program(name: str) -> str:
     """Debian keeps the server's programs out of the path."""
     found = shutil.which(name) or max(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), default=None)
     if found is None:
-        raise PostgresMissingError("PostgreSQL is not installed: on Debian and Ubuntu, apt install postgresql")
+        raise PostgresMissingError(MISSING)
     return found
 
 

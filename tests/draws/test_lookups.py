@@ -15,7 +15,7 @@ from tests.draws.lookups import LookupCase, Store, difference, draw_lookup
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("nothing_kept")]
 
 
-def ran(case: LookupCase, folder: Path, postgres: str) -> list[Any]:
+def ran(case: LookupCase, folder: Path, postgres: str | None) -> list[Any]:
     """Pairs of values that come out."""
     store = Store(case, folder, postgres)
     flow = pk.LocalFlow(memory=case.setting.memory, shards=case.setting.shards)
@@ -34,13 +34,15 @@ def ran(case: LookupCase, folder: Path, postgres: str) -> list[Any]:
     return list(zip(table.column("v").to_pylist(), table.column("w").to_pylist(), strict=True))
 
 
-def test_random_lookups_equal_joins_of_duckdb(tmp_path, monkeypatch, draws, postgres_server):
+def test_random_lookups_equal_joins_of_duckdb(tmp_path, monkeypatch, draws, postgres_if_there):
     monkeypatch.setattr(os, "fsync", lambda file: None)
     failures = []
     for number, seed in enumerate(draws(200)):
         case = draw_lookup(seed)
+        if case.store == "postgresql" and postgres_if_there is None:
+            continue
         try:
-            wrong = difference(case, ran(case, tmp_path / str(number), postgres_server))
+            wrong = difference(case, ran(case, tmp_path / str(number), postgres_if_there))
         except PenstockError as error:
             wrong = f"{type(error).__name__}: {error}"
         if wrong:

@@ -40,7 +40,7 @@ def side_by_side(stores: Sequence[Store], epoch: int) -> pa.Table:
     return pa.concat_tables(tables, promote_options="default")
 
 
-def ran(spark, cases: Sequence[LookupCase], folder: Path, postgres: str) -> dict[int, list[Any]]:
+def ran(spark, cases: Sequence[LookupCase], folder: Path, postgres: str | None) -> dict[int, list[Any]]:
     """The pairs of values that come out of each lookup of one flow."""
     # The names of folders are those of tables on the server, which all flows share.
     stores = [Store(case, folder / f"{folder.name}_{n}", postgres) for n, case in enumerate(cases)]
@@ -82,11 +82,11 @@ def ran(spark, cases: Sequence[LookupCase], folder: Path, postgres: str) -> dict
     return found
 
 
-def test_random_lookups_on_spark_equal_joins_of_duckdb(interpreted, tmp_path, draws, postgres_server):
+def test_random_lookups_on_spark_equal_joins_of_duckdb(interpreted, tmp_path, draws, postgres_if_there):
     failures = []
     for flow, seed in enumerate(draws(17)):
-        cases = drawn(seed)
-        found = ran(interpreted, cases, tmp_path / str(flow), postgres_server)
+        cases = [case for case in drawn(seed) if case.store != "postgresql" or postgres_if_there]
+        found = ran(interpreted, cases, tmp_path / str(flow), postgres_if_there)
         for number, case in enumerate(cases):
             wrong = difference(case, found[number])
             if wrong:
