@@ -370,8 +370,9 @@ def test_a_key_of_any_kind_finds_its_row(keys, method):
 
 @pytest.mark.parametrize(
     "encoded",
-    [{"stream": pa.int32()}, {"stream": pa.int8()}, {"table": pa.int32()}]
-    + [{"stream": kind, "table": pa.int32()} for kind in (pa.int8(), pa.int32(), pa.int64())],
+    [{"stream": pa.int32()}, {"stream": pa.int8()}, {"table": pa.int32()}, {"table": pa.uint8()}]
+    + [{"stream": kind, "table": pa.int32()} for kind in (pa.int8(), pa.int32(), pa.int64())]
+    + [{"stream": kind, "table": kind} for kind in (pa.int8(), pa.int16(), pa.uint8())],
 )
 def test_a_dictionary_finds_plain_keys_and_dictionaries_and_its_nulls_nothing(encoded):
     plain = pa.array(["a", "b", None])
@@ -384,6 +385,25 @@ def test_a_dictionary_finds_plain_keys_and_dictionaries_and_its_nulls_nothing(en
     out = source.lookup(pa.table({"k": keys["table"], "v": [10, 11, 12]}), on="k").to_memory()
     flow.run()
     assert sorted(out.table().column("v").to_pylist()) == [10, 11]
+
+
+NARROW = {"words": pa.dictionary(pa.int8(), pa.string()), "numbers": pa.dictionary(pa.int8(), pa.int64())}
+"""As pandas encodes categories, of which each part of the data may have others."""
+
+
+@pytest.mark.parametrize("kind", NARROW.values(), ids=NARROW)
+@pytest.mark.parametrize("method", ["auto", "cinlj", "chybridjoin", "meshjoin", "partitioned", "broadcast"])
+def test_parts_with_few_categories_each_may_have_many_together(method, kind):
+    def part(first: int) -> pa.Array:
+        categories = pa.array(range(first, first + 100)).cast(kind.value_type)
+        return pa.DictionaryArray.from_arrays(pa.array(range(100), kind.index_type), categories)
+
+    table = pa.concat_tables(pa.table({"k": part(n), "v": range(n, n + 100)}) for n in range(0, 300, 100))
+    flow = pk.LocalFlow(shards=2)
+    rows = [pa.table({"k": part(n), "t": range(n, n + 100)}) for n in range(100, 500, 100)]
+    out = flow.source(rows, time="t", progress=pk.ordered()).lookup(table, on="k", method=method).to_memory()
+    flow.run()
+    assert sorted(out.table().column("v").to_pylist()) == list(range(100, 300))
 
 
 @pytest.mark.parametrize("where", ["stream", "table"])

@@ -42,7 +42,9 @@ def common_key(left: pa.Field, right: pa.Field) -> pa.DataType:
 
 
 def table_key(own: pa.Field, key: pa.Field) -> pa.DataType:
-    """The type of a table's key, as which the stream's is looked up; an error if it does not have all its values.
+    """The type that a stream's key is looked up as: that of the table's; an error if it does not have all its values.
+
+    A dictionary that the stream's keys may have no room in is looked up as what it stands for.
 
     >>> table_key(pa.field("a", pa.large_string()), pa.field("b", pa.string()))
     DataType(string)
@@ -50,8 +52,8 @@ def table_key(own: pa.Field, key: pa.Field) -> pa.DataType:
     # A dictionary is decoded before it is cast: then it may become another, or the same with other values.
     values = values_of(key.type)
     common = common_key(own.with_type(values_of(own.type)), key.with_type(values))
-    if _short(common) == _short(values) and _can_become(common, key.type):
-        return key.type
+    if _short(common) == _short(values):
+        return key.type if _can_become(common, key.type) else values
     instead = f"Cast the table's key to {common}"
     if _has_name_in_sql(key.type):
         instead += f", or the stream's to its type: .select('*', 'CAST({own.name} AS …) AS …')"

@@ -1,4 +1,7 @@
-"""Columns as plain Arrow types: views and runs hold the same values, but Arrow cannot take rows of them."""
+"""Columns as plain Arrow types of the same values.
+
+Arrow cannot take rows of views and runs, nor join dictionaries whose values are more than their indices can count.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """A type of the same values that Arrow can take rows of."""
+    """A type of the same values that Arrow can take rows of and put together."""
     if pa.types.is_run_end_encoded(kind):
         return _plain(kind.value_type)
     if pa.types.is_string_view(kind):
@@ -52,7 +55,8 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_binary_view(kind):
         return pa.binary()
     if pa.types.is_dictionary(kind):
-        return pa.dictionary(kind.index_type, _plain(kind.value_type), kind.ordered)
+        index = kind.index_type if kind.index_type.bit_width >= 32 else pa.int32()
+        return pa.dictionary(index, _plain(kind.value_type), kind.ordered)
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_plain(field.type)) for field in kind])
     if pa.types.is_map(kind):

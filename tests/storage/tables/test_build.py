@@ -57,6 +57,14 @@ def test_views_and_runs_become_plain_columns(tmp_path):
     ]
 
 
+def test_dictionaries_get_indices_that_count_the_values_of_all_rows(tmp_path):
+    few = pa.dictionary(pa.int8(), pa.string())
+    given = [pa.table({"k": pa.array(map(str, range(n, n + 100))).cast(few)}) for n in range(0, 300, 100)]
+    table = build_page_table(str(tmp_path), given, keys=["k"]).open()
+    found = pa.Table.from_batches([table.scan(number) for number in range(table.partitions)])
+    assert sorted(found.column("k").to_pylist()) == sorted(map(str, range(300)))
+
+
 def test_building_leaves_nothing_behind_on_the_way(tmp_path, monkeypatch):
     spool = tmp_path / "spool"
     spool.mkdir()

@@ -186,7 +186,7 @@ class FrontStage:
 
     def offer_missing(self, keys: Sequence[pa.Array], names: Sequence[str], hashes: Hashes, counts: Indices) -> None:
         """Offer the knowledge that the table has no such keys."""
-        given = dict(zip(names, keys, strict=True))
+        given = {name: _encoded(key, self.schema.field(name).type) for name, key in zip(names, keys, strict=True)}
         columns = [given.get(f.name, pa.nulls(hashes.size, f.type)) for f in self.schema if f.name not in _OURS]
         fields = [field for field in self.schema if field.name not in _OURS]
         rows = pa.RecordBatch.from_arrays(
@@ -387,6 +387,11 @@ _WIDTH = 120
 def _size(rows: pa.RecordBatch) -> int:
     size: int = rows.nbytes + _SLOT * rows.num_rows
     return size
+
+
+def _encoded(key: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A stream's key as the table has it: a dictionary of any values may have been looked up as what it stands for."""
+    return key if key.type == kind else key.dictionary_encode().cast(kind)
 
 
 def _block(rows: pa.RecordBatch, hashes: Hashes, schema: pa.Schema) -> pa.RecordBatch:
