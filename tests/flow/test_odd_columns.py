@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -204,6 +205,6 @@ def test_duckdb_itself_may_read_nothing(monkeypatch, secret):
     for text in (f"(SELECT a FROM read_csv('{secret}'))", "(SELECT count(*) FROM rows)"):
         with pytest.raises(ConfigError, match=r"cannot be computed: .*(disabled|does not exist)"):
             sql._run(rows, columns, [sql._Computed(text, frozenset())], [text])
-    monkeypatch.setattr(sql, "_SETTINGS", "")
+    monkeypatch.setattr(sql, "_database", duckdb.connect)
     found = sql._run(rows, columns, [sql._Computed(f"(SELECT a FROM read_csv('{secret}'))", frozenset())], [""])
     assert found.column(0).to_pylist() == [42]

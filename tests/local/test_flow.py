@@ -687,3 +687,23 @@ def test_a_flow_without_an_operator_tells_what_went_out_too():
     a.where("k = 1").to_memory()
     report = flow.run().progress()
     assert (report.rows_in, report.rows_out) == (4, 5)
+
+
+def test_a_flow_runs_once():
+    flow = pk.LocalFlow()
+    flow.source((pa.table({"t": [n]}) for n in range(3)), time="t").to_memory()
+    flow.run(end=False)
+    with pytest.raises(FlowError, match=r"This flow has run\. .* Build it again to run it again\."):
+        flow.run()
+
+
+def test_results_of_another_flow_are_neither_replaced_nor_mixed_with_new_ones(tmp_path):
+    def run(*epochs):
+        flow = pk.LocalFlow()
+        flow.source([pa.table({"t": [t]}) for t in epochs], time="t").to_parquet(tmp_path / "out")
+        flow.run()
+
+    run(1, 2, 3, 4)
+    with pytest.raises(ConfigError, match=r"the folder has results of a flow that ran before, epoch=\d among them"):
+        run(100)
+    assert sorted(pq.read_table(tmp_path / "out").column("t").to_pylist()) == [1, 2, 3, 4]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import types
 
 import pyarrow as pa
 import pytest
@@ -176,6 +178,28 @@ def test_a_spark_that_does_not_answer_hides_no_error(monkeypatch):
     monkeypatch.setattr(failures, "folders_read", folders_read)
     told = failures.in_epoch(ValueError("no route"), 3, [orders(pk.LocalFlow(), ROWS)._node])
     assert str(told) == f"Epoch 3 failed in Spark: ValueError: no route. {AGAIN}"
+
+
+def test_a_jvm_that_is_gone_is_told_as_that():
+    def ask(gateway):
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    calls = types.ModuleType("calls")
+    exec(compile("def call(ask):\n    ask(None)", "py4j/clientserver.py", "exec"), calls.__dict__)
+    with pytest.raises(ConnectionRefusedError) as refused:
+        calls.call(ask)
+    told = str(failures.in_epoch(refused.value, 3, []))
+    assert told.startswith("Epoch 3 failed in Spark: its JVM does not answer. It was killed or crashed; ")
+    assert "JVM" not in str(failures.in_epoch(ConnectionRefusedError("by a database"), 3, []))
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_python_worker_that_is_killed_is_told_as_that(spark, flow, feed, by):
+    stream = (
+        feed("orders", [ROWS]).stream(spark).withColumn("w", sf.udf(lambda t: os.kill(os.getpid(), by), "int")("t"))
+    )
+    orders(flow, stream).to_memory()
+    assert str(failure_of(flow)).startswith("Epoch 0 failed in Spark: a Python worker was killed or crashed; ")
 
 
 def test_files_of_committed_epochs_may_go(spark, feed, tmp_path):

@@ -87,6 +87,83 @@ def test_a_changed_promise_is_logged_with_the_one_before(build, tmp_path, caplog
     assert warnings == [[], [said], []]
 
 
+class TestAnotherFlow:
+    """A flow that is started again on the checkpoint of one that had the same sources and operators."""
+
+    @pytest.fixture
+    def start(self, spark, feed, tmp_path):
+        """Build a flow of two sources and run what is there: ``start(lambda a, b: …)``."""
+        feeds = {
+            name: feed(name, [pa.table({"k": [1, 1, 2], "v": [1, 2, 3], "t": [1 + place, 2 + place, 3]})])
+            for place, name in enumerate("ab")
+        }
+
+        def run(build):
+            flow = pk.Flow(spark, checkpoint=str(tmp_path / "c"), memory="64 MB")
+            build(
+                *(
+                    flow.source(rows.stream(spark), time="t", progress=pk.ordered(), name=name)
+                    for name, rows in feeds.items()
+                )
+            )
+            flow.run(end=False)
+
+        return run
+
+    @pytest.mark.parametrize(
+        ("build", "scans"),
+        [
+            (lambda a, b: join(a, b.where("v > 0")).to_memory(), "a, b, b"),
+            (lambda a, b: (join(a.where("v > 0"), b).to_memory(), b.select("v").to_memory()), "a, a, b, b"),
+            (lambda a, b: join(a, b).to_memory(), "a, b"),
+        ],
+        ids=["moved", "added", "dropped"],
+    )
+    def test_sources_that_are_scanned_otherwise_are_refused(self, start, build, scans, tmp_path):
+        start(lambda a, b: join(a.where("v > 0"), b).to_memory())
+        before = sorted(tmp_path.glob("c/**/*"))
+        with pytest.raises(pk.CheckpointError) as error:
+            start(build)
+        assert "scans its sources as a, b, a; this one scans " in str(error.value)
+        told = str(error.value).partition("this one scans ")[2].partition(". ")[0]
+        assert sorted(told.split(", ")) == scans.split(", ")
+        assert [path for path in before if not path.exists() and "lease" not in path.parts] == []
+        start(lambda a, b: join(a.where("v > 0"), b).to_memory())
+
+    def test_operators_that_change_places_are_refused(self, start):
+        start(lambda a, b: [counted(b, each).to_memory() for each in ("v > 1", "v > 2")] + [a.to_memory()])
+        with pytest.raises(pk.CheckpointError, match=r"window0 gets b.where\('v > 2'\), which window1 got at the"):
+            start(lambda a, b: [counted(b, each).to_memory() for each in ("v > 2", "v > 1")] + [a.to_memory()])
+
+    def test_operators_with_names_may_be_written_in_any_order(self, start, caplog):
+        names = {"v > 1": "some", "v > 2": "few"}
+        for order in (["v > 1", "v > 2"], ["v > 2", "v > 1"]):
+            start(
+                lambda a, b, order=order: [
+                    a.to_memory(),
+                    *(counted(b, each, name=names[each]).to_memory() for each in order),
+                ]
+            )
+        assert not [each for each in caplog.records if each.levelname == "WARNING" and each.name == "penstock"]
+
+    def test_an_expression_may_change_and_the_log_tells(self, start, caplog, tmp_path):
+        for condition in ("v > 1", "v > 2"):
+            start(lambda a, b, condition=condition: (a.to_memory(), counted(b, condition).to_memory()))
+        warnings = [each.message for each in caplog.records if (each.name, each.levelname) == PENSTOCK_WARNS]
+        assert warnings == [
+            f"window0 gets b.where('v > 2'); at the last start of checkpoint {tmp_path}/c it got b.where('v > 1'). "
+            f"Its state stays as it is."
+        ]
+
+
+def join(left, right):
+    return left.join(right, on="k", within=pk.band(before=9, after=9), how="full")
+
+
+def counted(stream, condition, name=None):
+    return stream.where(condition).window(range=10).by("k").agg(n=pk.count(), name=name)
+
+
 def test_a_writer_partitions_by_columns(spark, build, tmp_path):
     flow, orders = build()
     orders.to_format("csv", path=str(tmp_path / "out"), header=True, partitionBy="shop")
@@ -94,6 +171,20 @@ def test_a_writer_partitions_by_columns(spark, build, tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").glob("shop=*")) == ["shop=a", "shop=b"]
     rows = spark.read.csv(str(tmp_path / "out"), header=True, inferSchema=True).collect()
     assert sorted((row.shop, row.t) for row in rows) == [("a", 1), ("a", 3), ("b", 2)]
+
+
+def test_results_of_another_flow_are_neither_replaced_nor_mixed_with_new_ones(spark, build, tmp_path):
+    flow, orders = build()
+    orders.to_parquet(str(tmp_path / "out"))
+    flow.run(end=False)
+    flow, orders = build()
+    orders.to_parquet(str(tmp_path / "out"))
+    flow.run()
+    anew = pk.Flow(spark, checkpoint=str(tmp_path / "another"), memory="64 MB")
+    anew.source(spark.range(3), time="id").to_parquet(str(tmp_path / "out"))
+    with pytest.raises(pk.ConfigError, match=r"the folder has results of a flow that ran before, epoch=\d among them"):
+        anew.run()
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 3
 
 
 @pytest.mark.parametrize("place", ["c", "c/state", "file://{0}/c/results", "out/../c", "link"])

@@ -483,3 +483,30 @@ def test_windows_over_the_results_of_a_join_and_of_windows(spark, tmp_path):
     for ours, theirs in zip(out, expected, strict=True):
         assert theirs.table().num_rows > 3
         assert multiset(ours.table()) == multiset(theirs.table())
+
+
+@pytest.mark.parametrize(
+    "follow",
+    [
+        lambda left, right: left.join(right, on="k", within=pk.band(before=0, after=0), how="full"),
+        lambda left, right: left.union(right).window(range=100).agg(n=pk.sum("n")),
+    ],
+    ids=["join", "windows"],
+)
+def test_what_follows_windows_runs_though_no_window_closes(spark, feed, tmp_path, follow):
+    """In epochs of few rows windows close in the driver, and Spark knows beforehand that nothing comes of them."""
+    epochs = [table([{"k": "a", "v": 1, "x": 0.0, "t": t}]) for t in (1, 2, 3, 4)]
+
+    def run(flow: Any, sources: dict[str, Any]) -> pa.Table:
+        counted = [
+            flow.source(data, time="t", progress=pk.ordered(), name=name).window(range=10).by("k").agg(n=pk.count())
+            for name, data in sources.items()
+        ]
+        out = follow(*counted).to_memory()
+        flow.run()
+        return out.table()
+
+    streams = {name: feed(name, epochs).stream(spark) for name in ("left", "right")}
+    ours = run(pk.Flow(spark, checkpoint=str(tmp_path / "c"), memory="64 MB"), streams)
+    assert ours.num_rows == 1
+    assert multiset(ours) == multiset(run(pk.LocalFlow(), dict.fromkeys(streams, epochs)))

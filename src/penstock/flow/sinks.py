@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
 
+from penstock.core.errors import ConfigError
 from penstock.flow.graph import Node, OperatorNode, guards_of, operators_of
 
 Emits = Literal["results", "late"]
@@ -42,6 +44,9 @@ def operators_needed(sinks: Sequence[Sink]) -> list[OperatorNode]:
     return [*(guard for guard in guards if guard not in needed), *needed]
 
 
+_EPOCH = re.compile(r"epoch=\d+")
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ParquetSink(Sink):
     """A folder ``epoch=n`` of Parquet files per epoch, staged and renamed: exactly once."""
@@ -57,6 +62,16 @@ class ParquetSink(Sink):
     def folder(self) -> str:
         """Where the folders of epochs are."""
         return self.path
+
+    def refuse_results(self, names: Iterable[str]) -> None:
+        """Refuse a folder with results in it to a flow that begins: it would replace some, epoch by epoch, not all."""
+        found = next(filter(_EPOCH.fullmatch, names), None)
+        if found is not None:
+            raise ConfigError(
+                f"to_parquet({self.path!r}): the folder has results of a flow that ran before, {found} among them. "
+                f"This flow begins at epoch 0: it would replace some of them and leave the others. Write to another "
+                f"folder, or delete this one first."
+            )
 
     def __str__(self) -> str:
         return f"parquet {self.path}"

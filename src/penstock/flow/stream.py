@@ -72,6 +72,8 @@ class Outlets:
     def to_parquet(self, path: str | os.PathLike[str]) -> Outlet:
         """Write Parquet under `path`, a folder ``epoch=n`` per epoch, exactly once.
 
+        Results of another flow must not be there when this one begins.
+
         >>> import penstock as pk, tempfile
         >>> flow = pk.LocalFlow()
         >>> out = flow.source(pa.table({"t": [1, 2]}), time="t").to_parquet(tempfile.mkdtemp())

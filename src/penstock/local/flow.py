@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time as clock
 import weakref
@@ -113,6 +114,7 @@ class LocalFlow(Flow):
             raise ConfigError(f"shards={shards!r} must be a whole number of at least 1.")
         self.shards = shards
         self._check_memory(memory)
+        self._has_run = False
         self._now = now or (lambda: clock.time_ns() // 1000)
 
     def source(self, data: Any, time: str, progress: Policy | None = None, name: str | None = None) -> Stream:
@@ -148,6 +150,15 @@ class LocalFlow(Flow):
 
     def _run(self, trigger: float | None) -> LocalQuery:
         self._check_ready()
+        if self._has_run:
+            raise FlowError(
+                "This flow has run. In process a flow keeps no checkpoint to go on from, and its sources may have been "
+                "read to their end. Build it again to run it again."
+            )
+        for sink in self._sinks:
+            if isinstance(sink, ParquetSink) and os.path.isdir(sink.path):
+                sink.refuse_results(os.listdir(sink.path))
+        self._has_run = True
         query = LocalQuery(self, trigger)
         feeds = {node: iter(node.data.tables) for node in sources_of(*self._roots)}
         while feeds:

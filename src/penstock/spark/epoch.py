@@ -139,11 +139,20 @@ class Engine:
 
     def stream(self) -> DataFrame:
         """The streaming sources' rows, tagged, and a heartbeat that keeps epochs coming when they are silent."""
-        rows = [self._tagged(branch) for branch in self.layout.branches if _streams(branch)]
+        rows = [self._tagged(branch) for branch in self._scans]
         beat = self._spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1)
         none = self._empty_columns()
         rows.append(beat.load().where("value < 0").select(*none))
         return _union(rows)
+
+    @property
+    def scanned(self) -> list[SourceNode]:
+        """The sources as Spark reads them, one for each scan, in the order by which its offsets know them."""
+        return [branch.edge.root for branch in self._scans if isinstance(branch.edge.root, SourceNode)]
+
+    @property
+    def _scans(self) -> list[Branch]:
+        return [branch for branch in self.layout.branches if _streams(branch)]
 
     def next_plan(self, epoch: int, now: int, end: bool) -> Plan:
         """What to do in an epoch: as planned before if an earlier attempt was, else from what is known now."""
@@ -730,7 +739,7 @@ class _EpochWork:
     def _shards(self, node: OperatorNode, arriving: DataFrame, inlets: Sequence[Inlet]) -> DataFrame:
         """The operator at work: rows to their shards, Python in each."""
         shards = self._plan.shards
-        roll_call = self._shares_a_stage(node)
+        roll_call = self._shares_a_stage(node) or self._may_get_nothing(node)
         if roll_call:
             arriving = arriving.union(self._roll_call(arriving))
         task = self._task(node, inlets, roll_call)
@@ -770,6 +779,11 @@ class _EpochWork:
         feeds = [branch for branch in self._layout.branches if branch.edge.root is node]
         unions = [part for part in sinks if len(edges(part)) > 1 and any(e.root is node for e in edges(part))]
         return bool(feeds or unions)
+
+    def _may_get_nothing(self, node: OperatorNode) -> bool:
+        """Whether Spark may see, before tasks run, that none of an operator's rows arrive, and start no task for it."""
+        roots = [branch.edge.root for branch in self._layout.into(node)]
+        return all(root in self._few and root not in self._partials for root in roots)
 
     def _roll_call(self, arriving: DataFrame) -> DataFrame:
         """One row for each shard, under a tag that no branch has."""

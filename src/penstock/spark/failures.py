@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
+
+from py4j.protocol import Py4JNetworkError
 
 from penstock.core import errors
 from penstock.core.errors import FlowError, PenstockError, SinkError, SourceError
@@ -23,6 +26,9 @@ _REPAIR = (
 )
 _NO_ROOM = "The disk is full. Free some space and start the flow again: the epoch is repeated."
 
+_JVM_GONE = "its JVM does not answer. It was killed or crashed; its log may say why, often for want of memory"
+_WORKER_GONE = "a Python worker was killed or crashed; the system's log may say why, often for want of memory"
+
 _STATE = "the state in the checkpoint"
 
 _DEEPEST = 30
@@ -33,6 +39,8 @@ _OURS = re.compile(r"^penstock\.core\.errors\.(\w+): (.+)", re.MULTILINE)
 _PAGES = re.compile(r'File ".*penstock.storage')
 _READING = re.compile(r"FAILED_READ_FILE|MALFORMED_RECORD_IN_PARSING|PYTHON_(STREAMING_)?DATA_SOURCE|FileScanRDD")
 _FILE = re.compile(r"(?:while reading file|Path:|File:) *(\S+)")
+_PIPE = ("Broken pipe", "Connection reset")
+_WORKER_EXITED = "Python worker exited unexpectedly"
 _DATA = re.compile(r"SQLSTATE: (22|P0001)")
 """Errors in the values of rows, and those that the user's own expressions raise."""
 
@@ -95,6 +103,10 @@ def _told(failure: BaseException, epoch: int, sources: Sequence[SourceNode], whe
         kind = getattr(errors, family, None)
         if isinstance(kind, type) and issubclass(kind, PenstockError):
             return kind(message.strip())
+    if _WORKER_EXITED in text:
+        return FlowError.in_epoch(epoch, "Spark", _WORKER_GONE, _AGAIN)
+    if _is_lost_jvm(failure):
+        return FlowError.in_epoch(epoch, "Spark", _JVM_GONE, _AGAIN)
     if is_full(text):
         return FlowError.in_epoch(epoch, _STATE if _PAGES.search(text) else where, _cause(chain), _NO_ROOM)
     if _READING.search(text):
@@ -122,9 +134,20 @@ def _chain(failure: BaseException) -> list[_Throwable]:
         return [_Throwable(type(failure).__name__, str(failure))]
     chain: list[_Throwable] = []
     while java is not None and len(chain) < _DEEPEST:
-        chain.append(_Throwable(java.getClass().getSimpleName(), java.getMessage() or ""))
+        message = java.getMessage() or ""
+        if message in _PIPE and any("api.python" in frame.getClassName() for frame in java.getStackTrace()):
+            message = _WORKER_EXITED
+        chain.append(_Throwable(java.getClass().getSimpleName(), message))
         java = java.getCause()
     return chain
+
+
+def _is_lost_jvm(failure: BaseException) -> bool:
+    """Whether a call of the JVM found nobody there."""
+    if not isinstance(failure, ConnectionError | Py4JNetworkError):
+        return False
+    calls = traceback.extract_tb(failure.__traceback__)
+    return isinstance(failure, Py4JNetworkError) or any("py4j" in call.filename for call in calls)
 
 
 def _java(failure: BaseException) -> Any:

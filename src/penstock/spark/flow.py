@@ -22,14 +22,14 @@ from penstock.flow.display import Explanation, State, Status, preformatted
 from penstock.flow.explain import explain
 from penstock.flow.flow import Flow, read_timeout, read_trigger
 from penstock.flow.graph import Freshness, JoinNode, LookupNode, Node, OperatorNode, SelectNode
-from penstock.flow.promises import promise
 from penstock.flow.report import Report
-from penstock.flow.sinks import Sink, operators_needed
+from penstock.flow.sinks import ParquetSink, Sink, operators_needed
 from penstock.spark.branches import Schemas, select, steps_of, where_pairs
 from penstock.spark.epoch import Engine
 from penstock.spark.failures import in_epoch
 from penstock.spark.inputs import folders_read
-from penstock.spark.session import create_file, file_system, settings
+from penstock.spark.restarts import Start
+from penstock.spark.session import create_file, file_system, names_in, settings
 from penstock.spark.stopping import GracefulStop, InterruptedEpochError, ends_with, signals_stop
 from penstock.spark.tables import FrameTable, read_table_on_spark
 from penstock.spark.types import arrow_columns
@@ -52,9 +52,6 @@ _BATCH_SHARE = 16
 
 _DEFAULT_TRIGGER = "1 s"
 """How often an epoch begins where the user does not say; a heartbeat fills those without data."""
-
-_PROMISES = "promises.json"
-"""What each source promised at the last start, in the checkpoint: it may change from one start to the next."""
 
 _WAIT = 0.5
 """Seconds to wait for the end of a query at a time."""
@@ -164,7 +161,12 @@ class SparkFlow(Flow):
             )
         checkpoint.check(engine.ledger)
         checkpoint.vacuum()
-        self._note_promises(checkpoint)
+        if engine.ledger.epoch < 0 and checkpoint.planned(0) is None:
+            for sink in self._sinks:
+                if isinstance(sink, ParquetSink):
+                    sink.refuse_results(names_in(self.spark, sink.path))
+        start = Start.of(self._sources, engine.scanned, engine.operators)
+        start.follow(checkpoint, {node.name: _config(node) for node in engine.operators})
         return engine
 
     def _fingerprint(self) -> dict[str, Any]:
@@ -178,20 +180,6 @@ class SparkFlow(Flow):
         }
         operators = {node.name: _config(node) for node in operators_needed(self._sinks)}
         return {"sources": sources, "operators": operators}
-
-    def _note_promises(self, checkpoint: Checkpoint) -> None:
-        """Log which sources promise something else than at the last start: bounds that were given stay as they are."""
-        ours = {node.name: promise(node.progress) for node in self._sources}
-        theirs = checkpoint.records.read(_PROMISES) or {}
-        for name, was in theirs.items():
-            if name in ours and ours[name] != was:
-                log.warning(
-                    "source %r promises %s; at the last start of checkpoint %s it promised %s. "
-                    "Its bound goes on from where it was.",
-                    *(name, ours[name], self.checkpoint, was),
-                )
-        if theirs != ours:
-            checkpoint.records.write(_PROMISES, ours)
 
     @property
     def _place(self) -> str:

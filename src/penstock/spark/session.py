@@ -37,6 +37,14 @@ def exists(session: SparkSession, path: str) -> bool:
     return bool(file_system(session, path).exists(session._jvm.org.apache.hadoop.fs.Path(path)))
 
 
+def names_in(session: SparkSession, path: str) -> list[str]:
+    """The names in a folder, on whatever file system it is; none if it is not there."""
+    if not exists(session, path):
+        return []
+    files = file_system(session, path).listStatus(session._jvm.org.apache.hadoop.fs.Path(path))
+    return [file.getPath().getName() for file in files]
+
+
 def create_file(session: SparkSession, path: str, content: bytes) -> bool:
     """Make a file, unless there is one already; whether it was made. As atomic as Hadoop's file system of the path."""
     place = session._jvm.org.apache.hadoop.fs.Path(path)

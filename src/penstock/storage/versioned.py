@@ -5,7 +5,7 @@ has, and the sinks have the epoch's rows, the driver commits ``ledger/n``. A rer
 by the same plan, so that it does the same; what an attempt left behind is swept later.
 
     flow.json          what the flow is: sources, operators, state format
-    promises.json      what each source promised at the last start
+    start.json         what sources promised, and operators got, at the last start
     plan/n.json        what epoch n is about to do: bounds, clock, shards; kept until n+1 is planned
     ledger/n.json      what epoch n left: bounds, and the pages of every shard of every operator
     lease/             which driver may commit
@@ -57,7 +57,7 @@ _HALF = re.compile(r"(?:plan|ledger)/(\d{8,})\.json\.[0-9a-f]{12}\.draft")
 _DRAFT = re.compile(r"flow\.json\.[0-9a-f]{12}\.draft")
 """Names of the folders of attempts, of what is staged there, of ledgers and plans, and of those half written."""
 
-_FOLDERS = ("flow.json", "promises.json", "plan", "ledger", "lease", "staged", "state")
+_FOLDERS = ("flow.json", "start.json", "plan", "ledger", "lease", "staged", "state")
 """What must not be a link: files in there are deleted."""
 
 

@@ -1,0 +1,137 @@
+"""What a flow was at the last start of its checkpoint, beside what `flow.json` holds, and what may be different now.
+
+Progress policies, expressions and the tables of lookups may change: state and bounds stay as they are, and the log says
+so. How often each source is scanned may not, because Spark counts what it has read by the place of a scan in the query;
+nor may two operators change places, because each would go on with the other's state.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.core.errors import CheckpointError
+from penstock.flow.graph import (
+    JoinNode,
+    LookupNode,
+    Node,
+    OperatorNode,
+    SelectNode,
+    SourceNode,
+    StatementNode,
+    UnionNode,
+    WhereNode,
+)
+from penstock.flow.promises import promise
+from penstock.storage.versioned import Checkpoint
+
+log = logging.getLogger("penstock")
+
+_RECORD = "start.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What one start of a flow had: promises of sources, scans in their order, and what each operator gets."""
+
+    promises: Mapping[str, str]
+    scans: Sequence[str]
+    inputs: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls, sources: Sequence[SourceNode], scanned: Sequence[SourceNode], operators: Sequence[OperatorNode]
+    ) -> Start:
+        """A start with these sources, scanned in this order, and these operators."""
+        return cls(
+            {node.name: promise(node.progress) for node in sources},
+            [node.name for node in scanned],
+            {node.name: _inputs(node) for node in operators},
+        )
+
+    def follow(self, checkpoint: Checkpoint, configs: Mapping[str, Any]) -> None:
+        """Refuse or log what is different from the last start of `checkpoint`, and note this one.
+
+        `configs` is what each operator is asked to do, which is what it was asked at the last start.
+        """
+        record = {"promises": dict(self.promises), "scans": list(self.scans), "inputs": dict(self.inputs)}
+        last = checkpoint.records.read(_RECORD)
+        if last is not None:
+            before = Start(**last)
+            self._refuse_other_scans(before, checkpoint.uri)
+            self._refuse_changed_places(before, configs, checkpoint.uri)
+            self._tell_changes(before, checkpoint.uri)
+        if last != record:
+            checkpoint.records.write(_RECORD, record)
+
+    def _refuse_other_scans(self, before: Start, uri: str) -> None:
+        if list(before.scans) != list(self.scans):
+            raise CheckpointError(
+                f"The flow of checkpoint {uri} scans its sources as {_listed(before.scans)}; this one scans "
+                f"{_listed(self.scans)}. A sink, .late, .where or .select of a source that is added, dropped or moved "
+                f"adds, drops or moves a scan, and Spark knows what each has read by its place only. Nothing was "
+                f"touched. Undo the change, or start with a new checkpoint folder."
+            )
+
+    def _refuse_changed_places(self, before: Start, configs: Mapping[str, Any], uri: str) -> None:
+        for name, given in self.inputs.items():
+            alike = [other for other, was in before.inputs.items() if was == given and configs[other] == configs[name]]
+            if alike and name not in alike:
+                raise CheckpointError(
+                    f"{name} gets {given}, which {alike[0]} got at the last start of checkpoint {uri}: {name} would go "
+                    f"on with the state of another operator. Without name=, operators are told apart by the order in "
+                    f"which they are written. Nothing was touched. Write them in the old order, or with "
+                    f"name={alike[0]!r} here, or start with a new checkpoint folder."
+                )
+
+    def _tell_changes(self, before: Start, uri: str) -> None:
+        for name, was in before.promises.items():
+            if self.promises.get(name, was) != was:
+                log.warning(
+                    "source %r promises %s; at the last start of checkpoint %s it promised %s. "
+                    "Its bound goes on from where it was.",
+                    *(name, self.promises[name], uri, was),
+                )
+        for name, was in before.inputs.items():
+            if self.inputs.get(name, was) != was:
+                log.warning(
+                    "%s gets %s; at the last start of checkpoint %s it got %s. Its state stays as it is.",
+                    *(name, self.inputs[name], uri, was),
+                )
+
+
+def _inputs(node: OperatorNode) -> str:
+    """What an operator gets, in words: its inputs, a condition on pairs, the table that it looks up in."""
+    shown = ", ".join(_way(part) for part in node.inputs)
+    if isinstance(node, JoinNode) and node.where is not None:
+        shown += f" where {node.where}"
+    if isinstance(node, LookupNode):
+        shown += f" and the table {node.config.table}"
+    return shown
+
+
+def _way(node: Node) -> str:
+    """The way of rows into an operator, from the source or operator where it begins."""
+    match node:
+        case SelectNode():
+            return f"{_way(node.input)}.select({', '.join(map(_expression, node.expressions))})"
+        case WhereNode():
+            return f"{_way(node.input)}.where({_expression(node.condition)})"
+        case UnionNode():
+            first, *others = map(_way, node.members)
+            return f"{first}.union({', '.join(others)})"
+        case StatementNode():
+            return f"what {node.input.name} says of its groups"
+        case SourceNode() | OperatorNode():
+            return node.name
+    raise TypeError(f"{type(node).__name__} is no step between operators")
+
+
+def _expression(written: Any) -> str:
+    return repr(str(written))
+
+
+def _listed(scans: Sequence[str]) -> str:
+    return ", ".join(scans) or "nothing"
