@@ -272,9 +272,18 @@ def test_what_can_match_nothing_is_refused_where_it_is_written(make, message):
         make()
 
 
-@pytest.mark.parametrize("within", [band(0, 0, ends="()"), band(0, 0, ends="[)"), band(0, 1, ends="()")], ids=str)
-def test_open_ends_with_nothing_between_are_refused(within):
-    with pytest.raises(BandError, match="can match nothing: both ends are open and nothing lies between them"):
+@pytest.mark.parametrize(
+    ("within", "which"),
+    [
+        (band(0, 0, ends="()"), "both ends are"),
+        (band(0, 1, ends="()"), "both ends are"),
+        (band(0, 0, ends="[)"), "one end is"),
+        (band(0, 0, ends="(]"), "one end is"),
+    ],
+    ids=str,
+)
+def test_open_ends_with_nothing_between_are_refused(within, which):
+    with pytest.raises(BandError, match=f"can match nothing: {which} open and nothing lies between them"):
         within.reach("ticks")
 
 

@@ -101,6 +101,15 @@ def test_an_aggregate_of_a_column_of_any_type_works_or_is_refused_while_the_flow
         assert results.table().sort_by("window_end")["c"].to_pylist() == [low, high]
 
 
+@pytest.mark.parametrize("kind", ["string", "large_string", "string_view", "dictionary"])
+def test_different_texts_of_any_width_are_estimated(kind):
+    flow = pk.LocalFlow()
+    windows = flow.source(epochs(VALUES[kind]), time="t", progress=pk.bounded_delay(20)).window(range=20)
+    results = windows.agg(n=pk.approx_count_distinct("c")).to_memory()
+    flow.run()
+    assert results.table()["n"].to_pylist() == [len({*WORDS} - {None})]
+
+
 @pytest.mark.parametrize("kind", [kind for kind in VALUES if kind not in NO_ORDER])
 def test_groups_of_any_type_that_has_an_order_are_counted(kind):
     flow = pk.LocalFlow(shards=2)

@@ -602,11 +602,16 @@ def test_a_flow_without_sink_or_with_an_unused_source_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("data", "kind"), [([1, 2], "list"), ("orders.csv", "str"), ([], "list"), (iter([1]), "list_iterator")]
+    ("data", "kind"), [([1, 2], "list"), ("orders.csv", "str"), ("", "str"), (iter([1]), "list_iterator")]
 )
 def test_a_source_that_is_no_arrow_table_is_refused(data, kind):
     with pytest.raises(ConfigError, match=f"reads Arrow tables, but this source is a {kind}. Give a pyarrow.Table"):
         pk.LocalFlow().source(data, time="t")
+
+
+def test_a_source_without_a_table_is_refused():
+    with pytest.raises(ConfigError, match=r"This source is empty, .* Give at least one pyarrow.Table"):
+        pk.LocalFlow().source([], time="t")
 
 
 def test_no_shards_are_refused():

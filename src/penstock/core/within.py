@@ -73,7 +73,8 @@ class Band:
         first = -self.before.on(unit, "before") + (self.ends[0] == "(")
         last = self.after.on(unit, "after") - (self.ends[1] == ")")
         if last < first:
-            raise BandError(f"within={self} can match nothing: both ends are open and nothing lies between them.")
+            which = "both ends are" if self.ends == "()" else "one end is"
+            raise BandError(f"within={self} can match nothing: {which} open and nothing lies between them.")
         return Offsets(first, last)
 
     @property

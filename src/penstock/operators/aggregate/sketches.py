@@ -42,7 +42,7 @@ class ApproxCountDistinct:
 
     def check(self, name: str, kind: pa.DataType) -> None:
         """Integers and texts, as Spark's sketch takes them."""
-        if not (pa.types.is_integer(kind) or pa.types.is_string(kind)):
+        if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
             raise ConfigError(
                 f"{name}: a sketch of distinct values takes integers or strings, but {self.column!r} is {kind}. "
                 f"Select cast({self.column} AS STRING) as a column first."
