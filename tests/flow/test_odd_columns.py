@@ -61,7 +61,7 @@ def test_pairs_may_have_names_that_differ_only_by_case():
     [
         ("l.y > 0", r"'l.y > 0' cannot be computed: column='y' is not a column of this side of the join"),
         ("x > 0", r"x is not a column of a pair\. Write l\.x for the left row's or r\.x for the right row's"),
-        ("l.x", r"'l.x' is no condition: it gives int64, not true or false\. Compare it with something"),
+        ("l.x", r"'l.x' cannot be computed: l.x gives BIGINT, not true or false\. Compare it with something"),
     ],
 )
 def test_a_condition_that_names_no_column_of_a_pair_is_refused(condition, message):

@@ -774,3 +774,10 @@ def test_what_a_flow_cannot_do_is_refused_where_the_query_asks_for_it(sql, place
 def test_streams_of_another_flow_are_refused():
     with pytest.raises(ConfigError, match=r"s=.* is not a stream of this flow\. Give one that flow\.source"):
         flow_of().sql("SELECT * FROM s", s=flow_of("s").sql("SELECT * FROM s"))
+
+
+def test_the_format_of_a_date_is_kept():
+    flow = pk.LocalFlow()
+    flow.source(pa.table({"s": ["2024-01-01"], "t": [0]}), time="t", name="a")
+    with pytest.raises(ConfigError, match=r"TO_DATE\(`s`, 'yyyy-MM-dd'\) has other arguments than those known"):
+        flow.sql("SELECT to_date(s, 'yyyy-MM-dd') AS d FROM a")

@@ -53,6 +53,14 @@ def test_what_only_spark_can_read_is_an_error_and_not_another_value(expression):
             computed(text)
 
 
+@pytest.mark.parametrize(
+    "expression", [r"s like 'a\\'", r"s like '\\A%'", r"s like concat('x', '\\')", "s like 'a!b' escape '!'"]
+)
+def test_an_escape_that_escapes_nothing_is_an_error_whatever_the_text(expression):
+    with pytest.raises(pk.FlowError, match=r"is no pattern: . stands before a letter, or at the end"):
+        computed(expression)
+
+
 @pytest.mark.parametrize("expression", REFUSED)
 def test_what_spark_refuses_before_there_are_rows_is_refused_while_the_flow_is_built(expression):
     with pytest.raises(ConfigError):
@@ -91,6 +99,14 @@ def test_what_only_spark_computes_is_refused_while_the_flow_is_built(expression)
         ("round(x, i)", "Write how many digits to keep, as a number"),
         ("d + interval '1-2' year to month", "Write a number and a unit, as in INTERVAL 3 DAYS"),
         ("regexp_replace(s, '(b)', '$1')", r"the last a text without \$ and"),
+        ("regexp_replace(s, 'a*', '-')", r"Write a pattern that matches one letter at least, as in 'a\+' instead of"),
+        ("regexp_extract(s, '(b)', 2)", r"the pattern has no group 2\. It has 1"),
+        ("s rlike '(?=b)'", r"'\(\?=b\)' in a pattern is not known in process, or means another thing"),
+        ("s rlike bad", r"Write the pattern as a text"),
+        ("array()", r"ARRAY\(\) is not known in process\. Write at least one element"),
+        ("st.nope", r"st has no field 'nope'\. Its fields are: a, c\.$"),
+        ("st.a.b", r"st\.a has no field 'b': it is not a struct\.$"),
+        ("-m38", r"is DECIMAL\(38,10\)\. Cast it to at most 34 digits"),
     ],
 )
 def test_a_refusal_says_what_to_write_instead(expression, message):
@@ -104,6 +120,26 @@ def test_an_expression_over_several_rows_is_refused(expression):
         source().select(expression)
     with pytest.raises(ConfigError, match="is computed from several rows"):
         source().where(f"{expression} > 1")
+
+
+def test_an_expression_does_not_depend_on_those_before():
+    rows = pa.table({"s": ["2024-01-01 10:00"], "t": [0]})
+    assert computed("to_date(s)", rows=rows).num_rows == 1
+    with pytest.raises(ConfigError, match=r"TO_DATE\(`s`, 'yyyy-MM-dd'\) has other arguments than those known"):
+        computed("to_date(s, 'yyyy-MM-dd')", rows=rows)
+
+
+@pytest.mark.parametrize("condition", ["i", "n and i > 1"])
+def test_a_condition_that_is_neither_true_nor_false_is_refused_by_its_type_in_spark(condition):
+    with pytest.raises(
+        ConfigError, match=r"gives (INT|BIGINT), not true or false\. Compare it with something, as in '"
+    ):
+        source().where(condition)
+
+
+def test_several_columns_are_no_condition():
+    with pytest.raises(ConfigError, match=r"'st\.\*' is no condition: it gives several columns"):
+        source().where("st.*")
 
 
 def test_a_condition_means_what_it_means_in_spark():

@@ -18,6 +18,9 @@ _NOT_NUMBERS = {
     **dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), "Infinity"),
     **dict.fromkeys(("-inf", "-infinity"), "-Infinity"),
 }
+_EXACT = {"FLOAT": 7, "DOUBLE": 15}
+"""Digits that a floating point number always holds: DuckDB rounds twice where a decimal has more."""
+
 _READ = {"date": times.DAY, "timestamp": times.MOMENT, "instant": times.INSTANT}
 _WRITTEN = {
     "date": f"{times.DAY_TEXT}({{}})",
@@ -75,8 +78,12 @@ def _cast(value: Value, to: str, otherwise: str | None) -> str | None:
     if target == "integer" and family in ("float", "decimal"):
         return f"{verb}(trunc({sql}) AS {to})"
     if target == "decimal" and family == "float":
-        # By the digits that are shown: DuckDB would round the binary fraction.
-        return f"CASE WHEN isfinite({sql}) THEN {verb}(CAST({sql} AS VARCHAR) AS {to}) END"
+        # By the digits that are shown of a double: DuckDB would round the binary fraction.
+        return f"CASE WHEN isfinite({sql}) THEN {verb}(CAST(CAST({sql} AS DOUBLE) AS VARCHAR) AS {to}) END"
+    if target == "float" and family == "decimal" and value.digits[0] > _EXACT[to]:
+        return f"CAST(CAST({sql} AS VARCHAR) AS {to})"
+    if value.kind == "DOUBLE" and to == "FLOAT":
+        return f"coalesce(TRY_CAST({sql} AS FLOAT), CAST(sign({sql}) * CAST('Infinity' AS DOUBLE) AS FLOAT))"
     if target == "boolean" and family in ("float", "decimal"):
         return f"({sql} <> 0)"
     if target == "string" and family in _WRITTEN:

@@ -100,7 +100,8 @@ class LocalFlow(Flow):
 
     `shards` cuts the key space as Spark's tasks would; the budget is divided over them. State that does not fit
     goes to files in a temporary folder. Expressions have the values, types and errors that they have in Spark 4; one
-    that would have others in process is refused.
+    that would have others in process is refused. Only the last digit may differ of what exp, ln, log2, log10, pow, sin,
+    cos, tan, atan, atan2, degrees and radians give.
 
     >>> flow = LocalFlow(memory="64 MB")
     >>> rows = flow.source([pa.table({"t": [1]}), pa.table({"t": [2]})], time="t").to_memory()
@@ -177,6 +178,10 @@ class LocalFlow(Flow):
             return data.schema
         if isinstance(data, _Feed):
             return data.schema
+        if isinstance(data, Sequence) and not isinstance(data, str) and not data:
+            raise ConfigError(
+                "This source is empty, so it has no columns. Give at least one pyarrow.Table; it may have no rows."
+            )
         raise ConfigError(
             f"A local flow reads Arrow tables, but this source is a {type(data).__name__}. "
             f"Give a pyarrow.Table, or some of them in a list or a generator, one per epoch."

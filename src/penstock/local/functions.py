@@ -16,6 +16,7 @@ _FITTING: dict[str, tuple[str, ...]] = {
     "text": ("string",),
     "shown": ("string", "integer", "boolean", "date", "timestamp", "instant"),
     "number": ("integer", "float", "decimal"),
+    "signed": ("integer", "float", "decimal"),
     "double": ("integer", "float", "decimal"),
     "count": ("integer",),
     "days": ("integer",),
@@ -38,13 +39,17 @@ _AS = {
 }
 """What it is cast to, as Spark does; others go in as they are."""
 
+_SIGNED_DIGITS = 34
+"""Digits that decimals may have where Spark changes their sign: it rounds the others."""
+
 
 @dataclass(frozen=True, slots=True)
 class Function:
     """A function: DuckDB's SQL over its arguments, what these must be, and the type of its results."""
 
     template: str
-    """With ``{0}``, ``{1}``, … for the arguments; ``{all}`` has commas, and ``{joined}`` ||, between all of them."""
+    """With ``{0}``, ``{1}``, … for the arguments; ``{all}`` has commas, and ``{joined}`` ||, between all of them.
+    ``{kind}`` is the type of the results."""
     given: str
     """A word for each argument. The last may have a ``*``: it stands for any number of them."""
     kind: str | None
@@ -64,10 +69,11 @@ class Function:
             return None
         taken = [_taken(word, place, value) for place, (word, value) in enumerate(zip(words, values, strict=False))]
         texts = [value.sql for value in taken] + ([self.default] if missing and self.default is not None else [])
-        sql = self.template.format(*texts, all=", ".join(texts), joined=" || ".join(texts))
+        kind = self.kind or taken[0].kind
+        sql = self.template.format(*texts, all=", ".join(texts), joined=" || ".join(texts), kind=kind)
         for place in () if self.skips_nulls else reversed(range(len(taken) - 1)):
             sql = taken[place].before(taken[place + 1], sql)
-        return Value(sql, self.kind or taken[0].kind)
+        return Value(sql, kind)
 
 
 def _taken(word: str, place: int, value: Value) -> Value:
@@ -78,9 +84,11 @@ def _taken(word: str, place: int, value: Value) -> Value:
         if value.kind.endswith("[]"):
             return value
     elif value.family == "null":
-        return cast(value, _AS.get(word, "DOUBLE" if word == "number" else INSTANT))
+        return cast(value, _AS.get(word, "DOUBLE" if word in ("number", "signed") else INSTANT))
     elif word == "time" and value.family in ("date", "string"):
         return cast(value, INSTANT)
+    elif word == "signed" and value.family == "decimal" and value.digits[0] > _SIGNED_DIGITS:
+        raise ConfigError(f"argument {place + 1} is {value.spark_type}. Cast it to at most {_SIGNED_DIGITS} digits.")
     elif value.family in _FITTING[word] and (word != "days" or value.kind != "BIGINT"):
         return cast(value, _AS[word]) if word in _AS else value
     raise ConfigError(f"argument {place + 1} is {value.spark_type}. Cast it to what the function needs.")
@@ -134,13 +142,13 @@ FUNCTIONS: dict[str, Function] = {
     "contains": Function("contains({0}, {1})", "text text", "BOOLEAN"),
     "instr": Function("CAST(instr({0}, {1}) AS INTEGER)", "text text", "INTEGER"),
     "translate": Function("translate({0}, {1}, {2})", "text text text", "VARCHAR"),
-    "rlike": Function("regexp_matches({0}, {1})", "text text", "BOOLEAN"),
     "md5": Function("md5({0})", "text", "VARCHAR"),
     "isnull": Function("({0} IS NULL)", "any", "BOOLEAN"),
     "isnotnull": Function("({0} IS NOT NULL)", "any", "BOOLEAN"),
     "isnan": Function("coalesce(isnan({0}), FALSE)", "double", "BOOLEAN"),
     "nanvl": Function("CASE WHEN isnan({0}) THEN {1} ELSE {0} END", "double double", "DOUBLE"),
-    "abs": Function("abs({0})", "number", None),
+    "abs": Function("abs({0})", "signed", None),
+    "negative": Function("CAST(-{0} AS {kind})", "signed", None),
     "positive": Function("{0}", "number", None),
     "bitnot": Function("(~{0})", "integer", None),
     "sqrt": Function("CASE WHEN {0} < 0 THEN CAST('NaN' AS DOUBLE) ELSE sqrt({0}) END", "double", "DOUBLE"),
@@ -214,10 +222,11 @@ _PARSED: dict[type, tuple[str, str]] = {
     exp.Contains: ("contains", "this expression"),
     exp.StrPosition: ("instr", "this substr"),
     exp.Translate: ("translate", "this from_ to"),
-    exp.RegexpLike: ("rlike", "this expression"),
     exp.MD5: ("md5", "this"),
     exp.IsNan: ("isnan", "this"),
     exp.Abs: ("abs", "this"),
+    exp.Neg: ("negative", "this"),
+    exp.Negative: ("negative", "this"),
     exp.BitwiseNot: ("bitnot", "this"),
     exp.Sqrt: ("sqrt", "this"),
     exp.Exp: ("exp", "this"),

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from penstock.core.errors import ConfigError
+
 Family = Literal[
     "null", "boolean", "integer", "float", "decimal", "string", "binary", "date", "timestamp", "instant", "other"
 ]
@@ -86,6 +88,14 @@ class Value:
         ('INTEGER[]', 'TIMESTAMP_NTZ')
         """
         return _SPARK_TYPES.get(self.kind, self.kind)
+
+
+def check_condition(value: Value, written: str) -> None:
+    """Refuse a value that is neither true nor false where one is needed."""
+    if value.family not in ("boolean", "null"):
+        raise ConfigError(
+            f"{written} gives {value.spark_type}, not true or false. Compare it with something, as in '{written} > 0'."
+        )
 
 
 def decimal(digits: int, scale: int) -> str | None:

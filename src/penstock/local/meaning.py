@@ -17,7 +17,8 @@ from penstock.core.errors import ConfigError
 from penstock.local import casing
 from penstock.local.casts import cast, error, widened
 from penstock.local.functions import FUNCTIONS, call_of, others_than
-from penstock.local.kinds import INSTANT, INTEGERS, Value, decimal, literal, quoted
+from penstock.local.kinds import INSTANT, INTEGERS, Value, check_condition, decimal, literal, quoted
+from penstock.local.patterns import Pattern, pattern
 
 TypeOf = Callable[[str], str]
 """The type of an expression of DuckDB's."""
@@ -73,9 +74,9 @@ _TYPES = {
 }
 
 
-def in_duckdb(tree: exp.Expression, type_of: TypeOf) -> str:
-    """The SQL by which DuckDB computes what `tree`, over columns that it knows, is in Spark."""
-    return Meaning(type_of).of(tree).sql
+def in_duckdb(tree: exp.Expression, type_of: TypeOf) -> Value:
+    """How DuckDB computes what `tree`, over columns that it knows, is in Spark."""
+    return Meaning(type_of).of(tree)
 
 
 def typed_literals(tree: exp.Expression) -> Iterator[tuple[str, str]]:
@@ -116,6 +117,9 @@ class Meaning:
         rule = _RULES.get(type(node))
         if rule is not None:
             return rule(self, node)
+        return self._called(node)
+
+    def _called(self, node: exp.Expression) -> Value:
         name, parts = call_of(node) or ("", [])
         if name in _CASTS and len(parts) == 1:
             return cast(self.of(parts[0]), _CASTS[name])
@@ -162,8 +166,7 @@ class Meaning:
     def _negative(self, node: exp.Expression) -> Value:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return _number(f"-{node.this.this}")
-        value = self._numeric(node.this, node)
-        return Value(f"CAST(-{value.sql} AS {value.kind})", value.kind)
+        return self._called(node)
 
     def _arithmetic(self, node: exp.Binary) -> Value:
         sign = _ARITHMETIC[type(node)]
@@ -202,7 +205,8 @@ class Meaning:
                 f"or to DOUBLE."
             )
         if sign == "*":
-            a, b = (cast(value, f"DECIMAL({n},{m})") for value, (n, m) in ((a, (p, s)), (b, (q, t))))
+            # Of narrow decimals DuckDB makes a product of 18 digits at most.
+            a, b = (cast(value, f"DECIMAL({max(n, 19)},{m})") for value, (n, m) in ((a, (p, s)), (b, (q, t))))
         else:
             a, b = cast(a, kind), cast(b, kind)
         return Value(a.before(b, f"CAST({a.sql} {sign} {b.sql} AS {kind})"), kind)
@@ -312,9 +316,13 @@ class Meaning:
         word = "NOT LIKE" if node.args.get("negate") else "LIKE"
         if isinstance(node, exp.ILike):
             text, pattern = (replace(value, sql=f"{casing.LOWER}({value.sql})") for value in (text, pattern))
-        plain = isinstance(node.expression, exp.Literal) and escape not in node.expression.this
-        ends = "" if plain else f" ESCAPE '{escape}'"
-        return Value(text.before(pattern, f"({text.sql} {word} {pattern.sql}{ends})"), "BOOLEAN")
+        found = f"{text.sql} {word} {pattern.sql}"
+        if not (isinstance(node.expression, exp.Literal) and escape not in node.expression.this):
+            escaped = literal(rf"(?s)(?:[^\x{{{ord(escape):x}}}]|\x{{{ord(escape):x}}}[\x{{{ord(escape):x}}}_%])*")
+            wrong = error(f"'{{}}' is no pattern: {escape} stands before a letter, or at the end", pattern.sql)
+            sound = f"regexp_full_match({pattern.sql}, {escaped})"
+            found = f"CASE WHEN {sound} THEN {found} ESCAPE {literal(escape)} ELSE {wrong} END"
+        return Value(text.before(pattern, f"({found})"), "BOOLEAN")
 
     def _case(self, node: exp.Case) -> Value:
         ifs, default = node.args["ifs"], node.args.get("default")
@@ -369,6 +377,8 @@ class Meaning:
             raise ConfigError(f"{_written(node)}: {refused}") from None
 
     def _array(self, node: exp.Array) -> Value:
+        if not node.expressions:
+            raise _unknown(node, "Write at least one element.")
         parts = self._alike(node, [self.of(part) for part in node.expressions])
         return Value(f"[{', '.join(part.sql for part in parts)}]", f"{parts[0].kind}[]")
 
@@ -446,8 +456,29 @@ class Meaning:
         others = others_than(node, "this expression replacement")
         if others or not isinstance(new, exp.Literal) or set(new.this) & {"$", "\\"}:
             raise _unknown(node, "Write three arguments, the last a text without $ and \\.")
-        text, pattern, by = (self._as_text(part) for part in (node.this, node.expression, new))
-        return Value(f"regexp_replace({text.sql}, {pattern.sql}, {by.sql}, 'g')", "VARCHAR")
+        text, sought, by = self._as_text(node.this), self._pattern(node), self._as_text(new)
+        if sought.may_be_empty:
+            raise _unknown(node, "Write a pattern that matches one letter at least, as in 'a+' instead of 'a*'.")
+        return Value(sought.guarded(text.sql, f"regexp_replace({text.sql}, {sought.sql}, {by.sql}, 'g')"), "VARCHAR")
+
+    def _rlike(self, node: exp.RegexpLike) -> Value:
+        if others_than(node, "this expression"):
+            raise _unknown(node)
+        text = self._as_text(node.this)
+        if isinstance(node.expression, exp.Null):
+            return Value("NULL::BOOLEAN", "BOOLEAN")
+        sought = self._pattern(node)
+        return Value(sought.guarded(text.sql, f"regexp_matches({text.sql}, {sought.sql})"), "BOOLEAN")
+
+    def _pattern(self, node: exp.Expression) -> Pattern:
+        """The second argument of a function, a regular expression."""
+        given = node.expression
+        if not (isinstance(given, exp.RawString) or (isinstance(given, exp.Literal) and given.is_string)):
+            raise _unknown(node, "Write the pattern as a text.")
+        try:
+            return pattern(given.this)
+        except ConfigError as refused:
+            raise ConfigError(f"{_written(node)}: {refused}. {_INSTEAD}") from None
 
     def _found(self, node: exp.RegexpExtract) -> Value:
         """The part that a group of a pattern matched; empty if none did."""
@@ -455,8 +486,10 @@ class Meaning:
         number = "1" if group is None else self.of(group).number
         if others_than(node, "this expression group") or not re.fullmatch(r"\d", number):
             raise _unknown(node, "Write which group, as a number.")
-        text, pattern = (self._as_text(part) for part in (node.this, node.expression))
-        return Value(f"regexp_extract({text.sql}, {pattern.sql}, {number})", "VARCHAR")
+        text, sought = self._as_text(node.this), self._pattern(node)
+        if int(number) > sought.groups:
+            raise ConfigError(f"{_written(node)}: the pattern has no group {number}. It has {sought.groups}.")
+        return Value(sought.guarded(text.sql, f"regexp_extract({text.sql}, {sought.sql}, {number})"), "VARCHAR")
 
     def _numeric(self, part: exp.Expression, node: exp.Expression) -> Value:
         value = self.of(part)
@@ -477,11 +510,7 @@ class Meaning:
 
     def _condition(self, part: exp.Expression) -> str:
         value = self.of(part)
-        if value.family not in ("boolean", "null"):
-            raise ConfigError(
-                f"{_written(part)} gives {value.spark_type}, not true or false. Compare it with something, as in "
-                f"'{_written(part)} > 0'."
-            )
+        check_condition(value, _written(part))
         return f"({value.sql})"
 
     def _as_text(self, part: exp.Expression) -> Value:
@@ -560,6 +589,7 @@ _RULES: dict[type, _Rule] = {
     exp.Round: Meaning._rounded,
     exp.RegexpReplace: Meaning._replaced,
     exp.RegexpExtract: Meaning._found,
+    exp.RegexpLike: Meaning._rlike,
 }
 
 

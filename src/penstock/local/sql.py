@@ -19,7 +19,7 @@ import pyarrow as pa
 from penstock.core.errors import ConfigError, FlowError
 from penstock.core.rows import TIME
 from penstock.flow.failures import in_a_line
-from penstock.local.kinds import quoted
+from penstock.local.kinds import Value, check_condition, quoted
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -95,6 +95,8 @@ class _Computed:
 
     text: str
     needs: frozenset[str]
+    value: Value | None = None
+    """What is computed, if it is one value that an expression means."""
     expands: bool = False
     """Whether it may be several columns, as ``struct.*`` is."""
 
@@ -146,6 +148,21 @@ class _Columns:
         """The column of a dotted name, and the fields in it."""
         return self._known.find(parts[0]), parts[1:]
 
+    def _fields(self, column: str, names: Sequence[str]) -> Iterator[str]:
+        """The fields of a column that names, one in the other, mean."""
+        kind, path = self._rows.schema.field(column).type, column
+        for name in names:
+            if not pa.types.is_struct(kind):
+                raise ConfigError(f"{path} has no field {name!r}: it is not a struct.")
+            alike = [field for field in kind if field.name.lower() == name.lower()]
+            if len(alike) != 1:
+                raise ConfigError(
+                    f"{path} has {'several fields' if alike else 'no field'} {name!r}. Its fields are: "
+                    f"{', '.join(field.name for field in kind)}."
+                )
+            kind, path = alike[0].type, f"{path}.{alike[0].name}"
+            yield alike[0].name
+
     def given(self, needs: Collection[str]) -> pa.Table:
         """Some columns, and how many rows there are, as DuckDB sees them."""
         needed = [name for name in self._rows.column_names if name in needs]
@@ -161,6 +178,7 @@ class _Columns:
         from sqlglot import exp
 
         needs: set[str] = set()
+        meant_by_names: list[tuple[str, ...]] = []
 
         def bind(node: exp.Expression) -> exp.Expression:
             if not isinstance(node, exp.Column):
@@ -171,7 +189,9 @@ class _Columns:
                 return node
             column, fields = find(parts)
             needs.add(column)
-            names = [exp.to_identifier(name, quoted=True) for name in (self.inside[column], *fields)]
+            inside = (self.inside[column], *self._fields(column, fields))
+            meant_by_names.append(inside)
+            names = [exp.to_identifier(name, quoted=True) for name in inside]
             if star:
                 return exp.Column(this=exp.Star(), table=names[-1], db=names[-2] if len(names) > 1 else None)
             return exp.Dot.build([exp.Column(this=names[0]), *names[1:]]) if fields else exp.Column(this=names[0])
@@ -181,8 +201,8 @@ class _Columns:
             if isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star):
                 return _Computed(bound.sql(dialect="duckdb"), frozenset(needs), expands=True)
             value, name = (bound.this, bound.alias) if isinstance(bound, exp.Alias) else (bound, written)
-            meant = _meant(_Bound(value.sql(dialect="spark"), self.given(needs).schema, value))
-            return _Computed(f"{meant} AS {quoted(name)}", frozenset(needs))
+            meant = _meant(_Bound(written, tuple(meant_by_names), self.given(needs).schema, value))
+            return _Computed(f"{meant.sql} AS {quoted(name)}", frozenset(needs), meant)
         except ConfigError as error:
             raise _cannot([written], error) from error
         except Exception as error:  # sqlglot raises whatever it meets
@@ -191,16 +211,17 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """An expression over columns that DuckDB knows."""
+    """An expression over columns that DuckDB knows: the text that was parsed, and what each name in it means."""
 
     written: str
+    names: tuple[tuple[str, ...], ...]
     columns: pa.Schema
     tree: exp.Expression = field(compare=False)
 
 
 @lru_cache(maxsize=1024)
-def _meant(bound: _Bound) -> str:
-    """The SQL by which DuckDB computes what an expression means in Spark."""
+def _meant(bound: _Bound) -> Value:
+    """How DuckDB computes what an expression means in Spark."""
     import duckdb
 
     from penstock.local.meaning import in_duckdb
@@ -211,7 +232,7 @@ def _meant(bound: _Bound) -> str:
             try:
                 return str(engine.sql(f"SELECT {sql} FROM given").types[0])
             except (duckdb.Error, RuntimeError, ValueError) as error:
-                raise ConfigError(str(error)) from error
+                raise ConfigError(_message(error)) from error
 
         return in_duckdb(bound.tree, type_of)
 
@@ -243,13 +264,14 @@ def _side_by_side(rows: pa.Table, shown: Sequence[_Item], computed: Iterator[tup
 
 def _kept(rows: pa.Table, columns: _Columns, condition: str, find: Find) -> pa.Table:
     """The rows for which a condition holds."""
-    holds = _run(rows, columns, [columns.bound(_parsed(condition), condition, find)], [condition]).column(0)
-    if not (pa.types.is_boolean(holds.type) or pa.types.is_null(holds.type)) or len(holds) != rows.num_rows:
-        raise ConfigError(
-            f"{condition!r} is no condition: it gives {holds.type}, not true or false. Compare it with something, as "
-            f"in '{condition} > 0'."
-        )
-    return rows.filter(holds.cast(pa.bool_()))
+    bound = columns.bound(_parsed(condition), condition, find)
+    if bound.value is None:
+        raise ConfigError(f"{condition!r} is no condition: it gives several columns. Compare one with something.")
+    try:
+        check_condition(bound.value, condition)
+    except ConfigError as error:
+        raise _cannot([condition], error) from error
+    return rows.filter(_run(rows, columns, [bound], [condition]).column(0).cast(pa.bool_()))
 
 
 def _run(rows: pa.Table, columns: _Columns, computed: Sequence[_Computed], written: Sequence[str]) -> pa.Table:

@@ -7,7 +7,6 @@ from inspect import signature
 from typing import Any, ClassVar
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 
 from penstock.operators.aggregate.spellings import AGGREGATES
 from penstock.sql.description import Call
@@ -36,11 +35,11 @@ _WITH_PARAMETERS = {
 class PenstockSql(Spark4):
     """Spark's SQL, except that aggregates take the arguments that they take in Python, not those that sqlglot knows."""
 
-    class Parser(Spark.Parser):  # type: ignore[misc]
+    class Parser(Spark4.Parser):
         """Reads an aggregate with parameters as a function unknown to sqlglot, which may have any arguments."""
 
         FUNCTIONS: ClassVar[Any] = {
-            name: read for name, read in Spark.Parser.FUNCTIONS.items() if name not in _WITH_PARAMETERS
+            name: read for name, read in Spark4.Parser.FUNCTIONS.items() if name not in _WITH_PARAMETERS
         }
 
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
+from sqlglot import exp
 from sqlglot.dialects.spark import Spark
+from sqlglot.tokens import TokenType
+
+
+def _to_date(parts: list[Any]) -> Any:
+    """A call of to_date(), by its name where it has a format."""
+    return exp.TsOrDsToDate(this=parts[0]) if len(parts) == 1 else exp.Anonymous(this="to_date", expressions=parts)
 
 
 class Spark4(Spark):  # type: ignore[misc]
@@ -19,3 +27,15 @@ class Spark4(Spark):  # type: ignore[misc]
         """Reads two quotes as one."""
 
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
+
+    class Parser(Spark.Parser):  # type: ignore[misc]
+        """Keeps what Spark's dialect would leave out when it writes an expression again: formats, and a plus sign."""
+
+        FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
+            **{name: build for name, build in Spark.Parser.FUNCTIONS.items() if name not in ("TO_CHAR", "TO_VARCHAR")},
+            "TO_DATE": _to_date,
+        }
+        UNARY_PARSERS: ClassVar[dict[Any, Callable[..., Any]]] = {
+            **Spark.Parser.UNARY_PARSERS,
+            TokenType.PLUS: lambda self: exp.Anonymous(this="positive", expressions=[self._parse_unary()]),
+        }
