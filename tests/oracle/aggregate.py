@@ -104,7 +104,7 @@ def quantile(values: list[float], share: float) -> float | None:
 
 def heavy(values: list[Any], share: float) -> list[tuple]:
     counts = Counter(plain(v) for v in values)
-    kept = [(v, n) for v, n in counts.items() if n >= share * len(values)]
+    kept = [(v, n) for v, n in counts.items() if n / len(values) >= share]
     return [(v, n) for v, n in sorted(kept, key=lambda pair: (-pair[1], _plain_order(pair[0])))]
 
 

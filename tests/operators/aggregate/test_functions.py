@@ -173,6 +173,19 @@ def test_a_share_that_is_none_is_refused(build):
         build()
 
 
+PERCENT = [(count, 100, float(f"0.{count:02d}")) for count in range(1, 100)]
+QUOTIENTS = [(count, total, count / total) for total in range(2, 50) for count in range(1, total)]
+
+
+@pytest.mark.parametrize("shares", [PERCENT, QUOTIENTS], ids=["percent", "quotients"])
+def test_a_value_that_makes_up_exactly_the_share_is_a_heavy_hitter(shares):
+    values, whole = pa.array(["a", "b", None]), np.array([0])
+    for count, total, share in shares:
+        function, mine = pk.heavy_hitters("x", share), {"value": "a", "count": count}
+        assert mine in function.finish(values, np.array([count, total - count, 5]), whole)[0].as_py()
+        assert mine not in function.finish(values, np.array([count, total - count + 1, 5]), whole)[0].as_py()
+
+
 @pytest.mark.parametrize("size", [7, 65_536])
 def test_a_sketch_of_a_size_that_spark_has_not_is_refused(size):
     pytest.importorskip("datasketches")

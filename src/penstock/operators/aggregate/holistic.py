@@ -141,7 +141,11 @@ class Mode:
 
 @dataclass(frozen=True, slots=True)
 class HeavyHitters:
-    """The values that make up at least `share` of all, with their counts, the most frequent first."""
+    """The values that make up at least `share` of all, with their counts, the most frequent first.
+
+    That is ``count / total >= share`` in doubles, without nulls in either: a quotient is rounded as the share was when
+    it was written, so a value of exactly the share is one of them, be it written 0.07 or 5 / 6.
+    """
 
     column: str
     share: float
@@ -168,7 +172,8 @@ class HeavyHitters:
         counts = np.where(is_null(values), 0, counts)
         segment = segment_of(starts, counts.size)
         total = np.add.reduceat(counts, starts)
-        heavy = np.flatnonzero((counts > 0) & (counts >= self.share * total[segment]))
+        heavy = np.flatnonzero(counts)
+        heavy = heavy[counts[heavy] / total[segment[heavy]] >= float(self.share)]
         heavy = heavy[np.lexsort((heavy, -counts[heavy], segment[heavy]))]
         pairs = pa.StructArray.from_arrays(
             [values.take(pa.array(heavy)), pa.array(counts[heavy])], fields=list(self.result(values.type).value_type)

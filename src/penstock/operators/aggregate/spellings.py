@@ -157,7 +157,7 @@ def mode(column: str) -> Mode:
 
 
 def heavy_hitters(column: str, share: float) -> HeavyHitters:
-    """The values that make up at least `share` of all, with their counts.
+    """The values that make up at least `share` of all that are not null, exactly that included, with their counts.
 
     >>> heavy_hitters("src", 0.05)
     HeavyHitters(column='src', share=0.05)
