@@ -64,22 +64,22 @@ class Results:
         self.emitted = "final"
         """What the column that says so says of results that come out now."""
 
-    def close(self, first: Wid, after: Wid, read: Reading, ends: Ends) -> Iterator[Out]:
-        """The results of the windows from `first` until before `after`.
+    def close(self, first: Wid, after: Wid, read: Reading, ends: Ends, within: Piece | None = None) -> Iterator[Out]:
+        """The results of the windows from `first` until before `after`, `within` some range of hashes.
 
         Windows close together as far as memory goes: what one hash has too much of is taken some windows at a time.
         """
         reading = read(first, after)
-        for piece in pieces(reading.all, self._budget, reading.growth):
-            yield from self._piece(piece, first, after, read, ends)
+        for piece in pieces(reading.all, self._budget, reading.growth, within):
+            yield from self._piece(piece, first, after, reading, read, ends)
 
-    def _piece(self, piece: Piece, first: Wid, after: Wid, read: Reading, ends: Ends) -> Iterator[Out]:
-        reading = read(first, after)
+    def _piece(self, piece: Piece, first: Wid, after: Wid, reading: Read, read: Reading, ends: Ends) -> Iterator[Out]:
         if after - first > 1 and not fits(reading.all, piece, self._budget, reading.growth):
             middle = (first + after) // 2
             for low, high in ((first, middle), (middle, after)):
-                for part in pieces(read(low, high).all, self._budget, reading.growth, piece):
-                    yield from self._piece(part, low, high, read, ends)
+                half = read(low, high)
+                for part in pieces(half.all, self._budget, reading.growth, piece):
+                    yield from self._piece(part, low, high, half, read, ends)
             return
         tables = [
             folded(mine, piece, self._budget, renumber, reading.growth)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.core.budget import Budget
 from penstock.core.rows import times_of
 from penstock.core.time import TIME_MAX, TIME_MIN
-from penstock.core.windows import Wid
+from penstock.core.windows import Wid, Wids
 from penstock.operators.aggregate.config import Panes
 from penstock.operators.aggregate.lanes import Lane
 from penstock.operators.aggregate.partials import Renumber, cost
@@ -37,11 +37,14 @@ def windows_of_panes(lane: Lane, panes: Panes, first: Wid = TIME_MIN, after: Wid
 
     def renumber(partials: pa.RecordBatch) -> pa.RecordBatch:
         low, high = windows.wids(times_of(partials))
-        low, high = np.maximum(low, first), np.minimum(high, after)
-        sizes = np.maximum(high - low, 0)
-        stop = np.cumsum(sizes)
-        wids = np.arange(int(stop[-1]) if stop.size else 0) + np.repeat(low - (stop - sizes), sizes)
-        spread = partials.take(pa.array(np.repeat(np.arange(partials.num_rows), sizes)))
-        return lane.renumbered(spread, wids)
+        return repeated(lane, partials, np.maximum(low, first), np.minimum(high, after))
 
     return renumber
+
+
+def repeated(lane: Lane, partials: pa.RecordBatch, low: Wids, high: Wids) -> pa.RecordBatch:
+    """Each partial once for every number from its `low` until before its `high`, under that number."""
+    sizes = np.maximum(high - low, 0)
+    stop = np.cumsum(sizes)
+    wids = np.arange(int(stop[-1]) if stop.size else 0) + np.repeat(low - (stop - sizes), sizes)
+    return lane.renumbered(partials.take(pa.array(np.repeat(np.arange(low.size), sizes))), wids)

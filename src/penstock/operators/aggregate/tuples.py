@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -21,20 +23,37 @@ from penstock.core.pages import read_page, write_page
 from penstock.core.progress import Bounds
 from penstock.core.rows import HASH, MOMENT, TIME, Indices, RowType, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
-from penstock.core.windows import PartitionedWindow, Slides
+from penstock.core.windows import PartitionedWindow, Slides, Wid, Wids
 from penstock.kernels.segments import numbers_of, segment_of
 from penstock.operators.aggregate.aggregation import Aggregation, Given
 from penstock.operators.aggregate.buffer import Buffer
 from penstock.operators.aggregate.config import Panes
 from penstock.operators.aggregate.entry import inside
 from penstock.operators.aggregate.lanes import Lane, clean, counting
-from penstock.operators.aggregate.partials import Partials, Piece, Source, folded, one_run, pieces, with_arrivals
+from penstock.operators.aggregate.partials import (
+    Partials,
+    Piece,
+    Renumber,
+    Source,
+    by_number,
+    fits,
+    folded,
+    one_run,
+    pieces,
+    slices,
+    with_arrivals,
+)
+from penstock.operators.aggregate.results import Read
+from penstock.operators.aggregate.spread import repeated
 
 _COUNTER = 1_000
 """The port of the page that holds the number of rows so far."""
 
 _COUNTS, _WAITING = 1_001, 1_002
 """The ports of the counts of partitions, and of rows whose order is not yet known."""
+
+Due = Callable[[Lane, pa.RecordBatch], tuple[Wids, Wids]]
+"""The windows that each of a lane's partials is in and that come out: the first, and the first that does not."""
 
 
 class ArrivalAggregation:
@@ -187,14 +206,52 @@ class PartitionedAggregation(Aggregation):
 
     def _close(self, piece: Piece, before: pa.RecordBatch, after: pa.RecordBatch | None) -> Iterator[Out]:
         """Windows between the counts before and after come out; without counts after, all that there are."""
-        due = []
-        for table in self._tables:
-            panes = folded([Source(table)], piece, self._budget)
-            first, until = (self._complete(table.lane, panes, counts) for counts in (before, after))
-            low, high = self._panes.windows.wids(times_of(panes))
-            due.append(_spread(table.lane, panes, np.maximum(low, first), np.minimum(high, until)))
-        with self._budget.hold(2 * sum(table.nbytes for table in due), "results"):
-            yield from self._results.out(due, self._ends)
+        numbers = self._tables[0].numbers()
+        if numbers is None:
+            return
+        windows = self._panes.windows.wids(np.array(numbers))
+        first, until = int(windows[0][0]), int(windows[1][1])
+        if after is None or before.num_rows == after.num_rows:
+            first = max(first, int(self._filled(counted(self._counts.lane, before)).min(initial=TIME_MAX)))
+        if after is not None:
+            until = min(until, int(self._filled(counted(self._counts.lane, after)).max()))
+        if first < until:
+            yield from self._results.close(first, until, partial(self._read, piece, before, after), self._ends, piece)
+
+    def _read(self, piece: Piece, before: pa.RecordBatch, after: pa.RecordBatch | None, first: Wid, until: Wid) -> Read:
+        """The windows of a piece from `first` until before `until` that are due by the counts, from their panes."""
+        low, high = self._panes.windows.extent(first)[0], self._panes.windows.extent(until - 1)[1]
+        sources = [Source(table, low, high) for table in self._tables]
+        due = partial(self._due, before, after, first, until)
+        growth = min(-(-self._panes.count // self._panes.step), until - first)
+        if growth > 1 and not fits(sources, piece, self._budget, growth):
+            growth = max(self._growth(piece, source, due) for source in sources)
+        renumber = [_repeated(table.lane, due) for table in self._tables]
+        return Read([[source] for source in sources], renumber, growth)
+
+    def _due(
+        self,
+        before: pa.RecordBatch,
+        after: pa.RecordBatch | None,
+        first: Wid,
+        until: Wid,
+        lane: Lane,
+        panes: pa.RecordBatch,
+    ) -> tuple[Wids, Wids]:
+        """The windows that each partial is in and that come out now: the first, and the first that does not."""
+        begin, end = (np.clip(self._complete(lane, panes, counts), first, until) for counts in (before, after))
+        low, high = self._panes.windows.wids(times_of(panes))
+        return np.maximum(low, begin), np.minimum(high, end)
+
+    def _growth(self, piece: Piece, source: Source, due: Due) -> int:
+        """How many windows a partial is in on average: few of all these if each partition is at others."""
+        windows = partials = 0
+        lane = cast(Partials, source.table).lane
+        for panes in (part for rows in source.read(piece) for part in slices(rows, max(1, self._budget.room // 2))):
+            low, high = due(lane, panes)
+            windows += int(np.maximum(high - low, 0).sum())
+            partials += panes.num_rows
+        return max(1, -(-windows // max(1, partials)))
 
     def _tidy(self) -> None:
         """Let go of panes that no window needs, once so many are new that this is little work for each of them."""
@@ -205,12 +262,13 @@ class PartitionedAggregation(Aggregation):
                 continue
             kept = []
             for piece in pieces([Source(table), Source(self._counts)], self._budget):
-                panes = folded([Source(table)], piece, self._budget)
                 counts = folded([Source(self._counts)], piece, self._budget)
-                _, high = self._panes.windows.wids(times_of(panes))
-                rest = inside(panes, high > self._complete(table.lane, panes, counts))
-                if rest.num_rows:
-                    kept.append(write_page(table.store, table.port, table.lane.page_order(rest)))
+                for part in by_number([Source(table)], piece, self._budget):
+                    panes = folded(part, piece, self._budget)
+                    _, high = self._panes.windows.wids(times_of(panes))
+                    rest = inside(panes, high > self._complete(table.lane, panes, counts))
+                    if rest.num_rows:
+                        kept.append(write_page(table.store, table.port, table.lane.page_order(rest)))
             table.take(one_run(kept))
 
     def _complete(self, lane: Lane, panes: pa.RecordBatch, counts: pa.RecordBatch | None) -> Times:
@@ -247,9 +305,5 @@ def positions(lane: Lane, rows: pa.RecordBatch, groups: Sequence[pa.Array]) -> I
     return places
 
 
-def _spread(lane: Lane, panes: pa.RecordBatch, low: Times, high: Times) -> pa.RecordBatch:
-    """Partials of panes, folded into their windows from `low` until before `high`."""
-    sizes = np.maximum(high - low, 0)
-    stop = np.cumsum(sizes)
-    wids = np.arange(int(stop[-1]) if stop.size else 0) + np.repeat(low - (stop - sizes), sizes)
-    return lane.fold(lane.renumbered(panes.take(pa.array(np.repeat(np.arange(low.size), sizes))), wids))
+def _repeated(lane: Lane, due: Due) -> Renumber:
+    return lambda panes: repeated(lane, panes, *due(lane, panes))
