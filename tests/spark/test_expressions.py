@@ -28,7 +28,9 @@ def test_spark_gives_the_values_types_and_errors_of_the_table(spark):
         with pytest.raises(Exception, match="SQLSTATE"):
             rows.selectExpr(text)
     read = (
-        rows.where("b").selectExpr(*(f"{text} IS NOT NULL AS r{place}" for place, text in enumerate(UNREAD))).toArrow()
+        rows.where("b")
+        .selectExpr(*(f"({text}) IS NOT NULL AS r{place}" for place, text in enumerate(UNREAD)))
+        .toArrow()
     )
     assert [column.to_pylist() for column in read.columns] == [[True]] * len(UNREAD)
     rows.unpersist()
