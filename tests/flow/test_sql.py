@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import sqlglot
 
 import penstock as pk
 from penstock.core.errors import ConfigError, SqlError
+from penstock.sql.dialect import Spark4
+from penstock.sql.text import spelled
 from penstock.flow.sql import function_of
 from penstock.operators.aggregate import spellings
 from penstock.operators.aggregate.spellings import AGGREGATES
@@ -781,3 +784,8 @@ def test_the_format_of_a_date_is_kept():
     flow.source(pa.table({"s": ["2024-01-01"], "t": [0]}), time="t", name="a")
     with pytest.raises(ConfigError, match=r"TO_DATE\(`s`, 'yyyy-MM-dd'\) has other arguments than those known"):
         flow.sql("SELECT to_date(s, 'yyyy-MM-dd') AS d FROM a")
+
+
+def test_an_argument_that_spark_does_not_have_is_not_left_out_in_silence():
+    with pytest.raises(SqlError, match=r"has an argument that Spark's function does not have"):
+        spelled(sqlglot.parse_one("max_by(x, y, 3)", dialect=Spark4))

@@ -17,7 +17,7 @@ from penstock.sql.joins import read_join
 from penstock.sql.names import quoted
 from penstock.sql.scan import Place, scan
 from penstock.sql.sources import Columns, names_of_one, names_of_two, read_sources
-from penstock.sql.text import Names, Node, Text, rewritten, unaliased
+from penstock.sql.text import Names, Node, Text, rewritten, spelled, unaliased
 
 WINDOW_COLUMNS = ("window_start", "window_end")
 """Columns of the result that say which window it is of."""
@@ -216,7 +216,7 @@ class _Asked:
                 raise self._text.wrong(node, "HAVING is about columns of the result. Select this aggregate as well.")
             return exp.var(quoted(names[call]))
 
-        return str(having.this.copy().transform(named).sql(dialect="spark"))
+        return spelled(having.this.copy().transform(named))
 
 
 def _unreadable(sql: str, error: Exception) -> SqlError:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlglot import exp
+from sqlglot import ErrorLevel, exp
+from sqlglot.errors import UnsupportedError
 
 from penstock.core.errors import SqlError
 
@@ -59,7 +60,22 @@ def rewritten(node: Node, names: Names) -> str:
     def renamed(part: Node) -> Node:
         return exp.var(names(part)) if isinstance(part, exp.Column) else part
 
-    return str(node.copy().transform(renamed).sql(dialect="spark"))
+    return spelled(node.copy().transform(renamed))
+
+
+def spelled(node: Node) -> str:
+    """A node in Spark's SQL; an error if a part of it has no words there, which would be left out.
+
+    >>> import sqlglot
+    >>> spelled(sqlglot.parse_one("CAST(x AS BIGINT)", dialect="duckdb"))
+    'CAST(x AS BIGINT)'
+    """
+    try:
+        return str(node.sql(dialect="spark", unsupported_level=ErrorLevel.RAISE))
+    except UnsupportedError as error:
+        raise SqlError(
+            f"{node.sql(dialect='')} has an argument that Spark's function does not have. Leave it out."
+        ) from error
 
 
 def unaliased(node: Node) -> Node:
