@@ -15,13 +15,13 @@ import sqlglot
 
 import penstock as pk
 from penstock.core.errors import ConfigError, SqlError
-from penstock.sql.dialect import Spark4
-from penstock.sql.text import spelled
 from penstock.flow.sql import function_of
 from penstock.operators.aggregate import spellings
 from penstock.operators.aggregate.spellings import AGGREGATES
 from penstock.sql import parse
 from penstock.sql.catalogue import CATALOGUE
+from penstock.sql.dialect import Spark4
+from penstock.sql.text import spelled
 from penstock.workloads.netflow import PACKETS, REVERSED
 from tests.oracle import aggregate as oracle
 from tests.oracle import window_join
