@@ -6,6 +6,7 @@ are. DuckDB can read nothing else: no files, no extensions, no Python variables.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -309,6 +310,8 @@ def _database() -> Any:
 
 # A child would have it without its threads, and wait for them at its end.
 os.register_at_fork(before=_database.cache_clear)
+# What lives longer than its module is told on stderr as a leak.
+atexit.register(_database.cache_clear)
 
 _SETTINGS = """
     SET GLOBAL TimeZone = 'UTC';
