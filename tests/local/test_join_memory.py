@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -32,3 +34,26 @@ def pairs(method: str, memory: int, keys: int) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("method", ["ewj", "ah_ewj", "rpwj"])
 def test_methods_that_spill_need_no_more_memory_than_others(method, memory, keys):
     assert pairs(method, memory, keys) == pairs("oa", memory, keys)
+
+
+def rights(method: str, seed: int) -> Counter[tuple[str | None, str]]:
+    """Two streams of 1,600 rows each, far more than fit in memory, in two epochs that are cut anywhere."""
+    rng = np.random.default_rng(seed)
+    flow = pk.LocalFlow(memory=64_000)
+
+    def source(name: str) -> pk.Stream:
+        times = np.arange(1600) // 320 + rng.integers(-5, 6, 1600)
+        rows = pa.table({"k": rng.integers(0, 6, 1600), name: [str(n) for n in range(1600)], "t": times})
+        cut = int(rng.integers(0, 1600))
+        return flow.source([rows.slice(0, cut), rows.slice(cut)], time="t", progress=pk.bounded_delay(3), name=name)
+
+    left, right = source("l"), source("r")
+    within = pk.band(before=4, after=-2, ends="()")
+    out = left.join(right, on="k", within=within, how="right", method=method).to_memory()
+    flow.run()
+    return Counter(zip(*(out.table().column(name).to_pylist() for name in "lr"), strict=True))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_room_that_ah_ewj_makes_in_the_other_window_is_there_at_once(seed):
+    assert rights("ah_ewj", seed) == rights("oa", seed)

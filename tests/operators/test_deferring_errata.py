@@ -200,7 +200,7 @@ def debts_between_disks_to_rows_that_are_gone(patch):
 
 
 def rows_keep_the_name_of_a_block_that_left(patch):
-    """When it comes back, they are there twice."""
+    """When it comes back before they are swept, being few in their slab, they are there twice."""
     real = Window._leave
 
     def leave(self, number, tick):
@@ -426,14 +426,11 @@ MUTANTS = {
     "rows keep the name of a block that left (EWJ)": Mutant(
         rows_keep_the_name_of_a_block_that_left,
         case(
-            replace(ewj(7, recent=0.4, frequent=0.3, page=2), chunk=4),
-            right(t=0, k=1),
-            rights(1, 2),
-            left(t=0, k=1),
-            right(t=4, k=1),
-            left(t=1, k=1),
-            left(t=2, k=1),
-            left(t=5, k=1),
+            replace(ewj(20, recent=0.5, frequent=0.4), chunk=8),
+            rights(0, 1, 2, 3, 4, 5),
+            rights(6),
+            lefts(3, 4, 5, 6),
+            lefts(2, 3),
         ),
         "doubled",
     ),

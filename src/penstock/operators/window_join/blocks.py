@@ -181,7 +181,7 @@ class Window:
 
     def add(self, slab: Slab) -> None:
         """Rows of blocks that are in memory."""
-        self._sweep()
+        self.sweep()
         self._budget.charge(slab.nbytes, "blocks in memory")
         self.slabs.append(slab)
         while len(self.slabs) > 1 and self._mergeable(*self.slabs[-2:]):
@@ -264,7 +264,7 @@ class Window:
                 if name is not None:
                     self._store.drop(name)
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
         """Give back the memory of rows whose block has left: at once where a slab is empty, else from a quarter on."""
         if not self._holes:
             return

@@ -224,6 +224,9 @@ class DeferringJoin(abc.ABC):
 
     def _bear_into(self, port: int, arrivals: Slab, into: dict[int, Block]) -> Iterator[Out]:
         yield from self._make_room(port, self.windows[port].size(arrivals.batch))
+        # Room may have been made in the other window, to which nothing is added now.
+        for window in self.windows:
+            window.sweep()
         self._tick += 1
         arrivals = arrivals.sorted()
         other = self.windows[1 - port]
@@ -430,6 +433,7 @@ class DeferringJoin(abc.ABC):
                 window.drop(block)
             else:
                 window.floor[block.number] = edge
+        window.sweep()
         yield from self._refill(port)
 
     def _going(self, port: int) -> list[Block]:
