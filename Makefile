@@ -21,13 +21,15 @@ demo: $(STAMP)
 	@$(BIN)/penstock doctor --quiet
 	@$(BIN)/penstock demo
 
-# Tests without Spark, those that share one session, and those that start drivers of their own run side by side.
+# Three lanes of about the same length run side by side: tests without Spark, those that share one session, and those
+# that start drivers of their own, followed by random flows.
+DRIVERS := tests/spark/drivers tests/spark/test_join_draws.py tests/spark/test_lookup_draws.py
 test: lint types
 	$(BIN)/penstock doctor --quiet
 	@echo "What tests without Spark and those with drivers of their own print comes last."
 	@$(BIN)/pytest -n 2 -m "not spark and not deep" --durations=10 > .local.log 2>&1 & local=$$!; \
-	$(BIN)/pytest tests/spark/drivers --durations=10 > .drivers.log 2>&1 & drivers=$$!; \
-	$(BIN)/pytest tests/spark --ignore=tests/spark/drivers --durations=10; spark=$$?; \
+	$(BIN)/pytest $(DRIVERS) --durations=10 > .drivers.log 2>&1 & drivers=$$!; \
+	$(BIN)/pytest tests/spark $(DRIVERS:%=--ignore=%) --durations=10; spark=$$?; \
 	wait $$drivers; drivers=$$?; cat .drivers.log; \
 	wait $$local; local=$$?; cat .local.log; \
 	exit $$((spark | drivers | local))

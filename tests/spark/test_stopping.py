@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
+from penstock.spark import stopping
 
 pytestmark = pytest.mark.spark
 
@@ -88,6 +89,17 @@ def test_what_is_no_time_to_wait_is_refused_and_the_query_goes_on(started):
     assert query.status.state == "running"
     assert query.await_end(0.1) is False
     assert query.stop(float("inf")) is True
+
+
+def test_await_end_waits_until_the_epoch_that_a_stop_holds_back_has_left(started, monkeypatch):
+    """A program that ends before would leave Spark with half a call, which it prints as a failure of the query."""
+    monkeypatch.setattr(stopping, "_POLL", 0.5)
+    sink = Slow(0.1)
+    query = started(sink)
+    assert sink.begun.wait(30)
+    assert query.stop(timeout=0) is False
+    assert query.await_end() is True
+    assert query.stop(timeout=0) is True
 
 
 def test_an_epoch_may_stop_its_own_query(started):

@@ -281,6 +281,8 @@ class SparkQuery:
             while not self._query.awaitTermination(_WAIT if end is None else _up_to(_WAIT, end)):
                 if end is not None and time.monotonic() >= end and not signals:
                     return False
+            # A query counts as ended before its thread has left the epoch that a stop holds back.
+            self._stop.wait(None)
         except Exception as failure:
             raise self._told(failure) from self._told(failure).__cause__
         finally:
