@@ -11,6 +11,8 @@ from penstock.local.functions import FUNCTIONS, call_of
 from penstock.local.sql import _tree
 from tests.expressions import BEHIND_NULLS, CASES, FAILING, ONLY_SPARK, REFUSED, ROWS, UNREAD, differences
 
+pytestmark = pytest.mark.slow
+
 
 def source() -> pk.Stream:
     return pk.LocalFlow().source(ROWS, time="t")
@@ -24,7 +26,6 @@ def computed(*expressions: str, rows: pa.Table = ROWS) -> pa.Table:
     return found.table()
 
 
-@pytest.mark.slow
 def test_expressions_give_what_spark_gives():
     cases = CASES + BEHIND_NULLS
     assert differences(computed(*(case.expression for case in cases)), cases) == []
