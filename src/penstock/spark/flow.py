@@ -160,13 +160,13 @@ class SparkFlow(Flow):
                 f"with run(end=False)."
             )
         checkpoint.check(engine.ledger)
-        checkpoint.vacuum()
         if engine.ledger.epoch < 0 and checkpoint.planned(0) is None:
             for sink in self._sinks:
                 if isinstance(sink, ParquetSink):
                     sink.refuse_results(names_in(self.spark, sink.path))
         start = Start.of(self._sources, engine.scanned, engine.operators)
-        start.follow(checkpoint, {node.name: _config(node) for node in engine.operators})
+        start.follow(checkpoint, self._configs)
+        checkpoint.vacuum()
         return engine
 
     def _fingerprint(self) -> dict[str, Any]:
@@ -178,8 +178,12 @@ class SparkFlow(Flow):
             }
             for node in self._sources
         }
-        operators = {node.name: _config(node) for node in operators_needed(self._sinks)}
-        return {"sources": sources, "operators": operators}
+        return {"sources": sources, "operators": self._configs}
+
+    @property
+    def _configs(self) -> dict[str, Any]:
+        """What each operator is asked to do, as far as it must not change."""
+        return {node.name: _config(node) for node in operators_needed(self._sinks)}
 
     @property
     def _place(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.core.errors import CheckpointError
@@ -36,9 +36,9 @@ _RECORD = "start.json"
 class Start:
     """What one start of a flow had: promises of sources, scans in their order, and what each operator gets."""
 
-    promises: Mapping[str, str]
-    scans: Sequence[str]
-    inputs: Mapping[str, str]
+    promises: dict[str, str]
+    scans: list[str]
+    inputs: dict[str, str]
 
     @classmethod
     def of(
@@ -56,7 +56,7 @@ class Start:
 
         `configs` is what each operator is asked to do, which is what it was asked at the last start.
         """
-        record = {"promises": dict(self.promises), "scans": list(self.scans), "inputs": dict(self.inputs)}
+        record = asdict(self)
         last = checkpoint.records.read(_RECORD)
         if last is not None:
             before = Start(**last)
@@ -67,7 +67,7 @@ class Start:
             checkpoint.records.write(_RECORD, record)
 
     def _refuse_other_scans(self, before: Start, uri: str) -> None:
-        if list(before.scans) != list(self.scans):
+        if before.scans != self.scans:
             raise CheckpointError(
                 f"The flow of checkpoint {uri} scans its sources as {_listed(before.scans)}; this one scans "
                 f"{_listed(self.scans)}. A sink, .late, .where or .select of a source that is added, dropped or moved "
