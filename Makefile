@@ -21,18 +21,17 @@ demo: $(STAMP)
 	@$(BIN)/penstock doctor --quiet
 	@$(BIN)/penstock demo
 
-# Three lanes of about the same length run side by side: tests without Spark, those that share one session, and those
-# that start drivers of their own, followed by random flows.
+# First the tests without Spark, a process on each core. Then two lanes of about the same length side by side: tests that
+# share one session, and those that start drivers of their own, followed by random flows. More at once take longer.
 DRIVERS := tests/spark/drivers tests/spark/test_join_draws.py tests/spark/test_lookup_draws.py
 test: lint types
 	$(BIN)/penstock doctor --quiet
-	@echo "What tests without Spark and those with drivers of their own print comes last."
-	@$(BIN)/pytest -n 2 -m "not spark and not deep" --durations=10 > .local.log 2>&1 & local=$$!; \
+	@$(BIN)/pytest -n 2 -m "not spark and not deep" --durations=10; local=$$?; \
+	echo "What tests with drivers of their own print comes last."; \
 	$(BIN)/pytest $(DRIVERS) --durations=10 > .drivers.log 2>&1 & drivers=$$!; \
 	$(BIN)/pytest tests/spark $(DRIVERS:%=--ignore=%) --durations=10; spark=$$?; \
 	wait $$drivers; drivers=$$?; cat .drivers.log; \
-	wait $$local; local=$$?; cat .local.log; \
-	exit $$((spark | drivers | local))
+	exit $$((local | spark | drivers))
 
 # Tests take half as long again while it is noted which lines they run.
 coverage: $(STAMP)
@@ -66,4 +65,4 @@ bench-peers: $(STAMP)
 	.venv-peers/bin/pip install --quiet --disable-pip-version-check -r benchmarks/peers.txt
 
 clean:
-	rm -rf $(VENV) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .local.log .drivers.log htmlcov
+	rm -rf $(VENV) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .drivers.log htmlcov

@@ -3,8 +3,8 @@
 Counts and sums by group over windows of several panes, slide by slide, from partials as Spark makes them: one for each
 pane and group. Each slide is an epoch, after which state is saved and taken up again; windows are full before the clock
 starts. `results` is how many groups a window has. Seconds are of the processor, per window, the better of two
-runs. Then the constants of `penstock.planner.aggregate_costs` are fitted to the table; those there came from it. At
-the end panes and AdaptWID are compared on rows, with much memory and with little.
+runs. Then the constants of `penstock.planner.window_aggregate.costs` are fitted to the table; those there came from
+it. At the end panes and AdaptWID are compared on rows, with much memory and with little.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.core.operator import State
 from penstock.core.rows import TIME, RowType
 from penstock.core.windows import sliding
 from penstock.kernels.hashing import hash_keys
-from penstock.operators.aggregate.config import Method, WindowAggregate
+from penstock.operators.aggregate.config import WindowAggregate
 from penstock.operators.aggregate.functions import Count, Sum
 from penstock.operators.aggregate.paned import PanedAggregation
 from penstock.storage.files import FilePages
@@ -33,7 +33,7 @@ TYPES = RowType(pa.schema({"k": pa.int64(), "v": pa.int64(), "t": pa.int64()}), 
 BUDGET = 256_000_000
 SMALL = 4_000_000
 PANE = 60
-METHODS: tuple[Method, ...] = ("wid", "paned", "differential")
+METHODS: tuple[str, ...] = ("wid", "paned", "differential")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def points(quick: bool) -> Iterator[Point]:
     yield Point(9, 6, 10_000, 200_000)
 
 
-def per_window(point: Point, method: Method) -> tuple[float, float]:
+def per_window(point: Point, method: str) -> tuple[float, float]:
     """Seconds, and results, of a slide: partials in, a window out, state saved and taken up."""
     window = sliding(point.panes * PANE, point.step * PANE)
     config = WindowAggregate(window, ("k",), (("n", Count()), ("v", Sum("v"))), method=method)
@@ -119,7 +119,7 @@ def per_window(point: Point, method: Method) -> tuple[float, float]:
         return spent / slides, results / slides
 
 
-def from_rows(panes: int, rows: int, method: Method, budget: int) -> float:
+def from_rows(panes: int, rows: int, method: str, budget: int) -> float:
     """Seconds of a slide that brings `rows`, each of another group, which AdaptWID keeps as they are."""
     config = WindowAggregate(sliding(panes * PANE, PANE), ("k",), (("n", Count()), ("v", Sum("v"))), method=method)
     rng, spent = np.random.default_rng(1), 0.0
@@ -138,7 +138,7 @@ def from_rows(panes: int, rows: int, method: Method, budget: int) -> float:
     return round(spent / panes, 4)
 
 
-def turns(point: Point, method: Method) -> int:
+def turns(point: Point, method: str) -> int:
     """Slides to time: two rounds of the two stacks, whose work is not the same in each; a few where all are alike."""
     if method == "paned":
         return max(24, 2 * point.panes // point.step)

@@ -30,7 +30,7 @@ from penstock.core.rows import RowType
 from penstock.kernels.hashing import hash_keys
 from penstock.operators.lookup import LookupJoin
 from penstock.planner import STORES
-from penstock.planner.lookup import Labour
+from penstock.planner.lookup.costs import Labour
 from penstock.storage.files import FilePages
 from penstock.storage.tables import ParquetTable, SqlTable, build_page_table
 from penstock.storage.tables.arrow import ArrowTable

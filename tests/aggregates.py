@@ -35,7 +35,7 @@ from penstock.core.windows import (
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import hash_range, shard_of
 from penstock.operators.aggregate import spellings as pk
-from penstock.operators.aggregate.config import AnyFunction, Emit, Method, WindowAggregate
+from penstock.operators.aggregate.config import AnyFunction, Emit, WindowAggregate
 from penstock.operators.aggregate.functions import UserDefined
 from penstock.operators.aggregate.holistic import (
     CollectList,
@@ -115,7 +115,7 @@ class EpochEnd:
 
     shards: int
     compacted: bool = False
-    method: Method | None = None
+    method: str | None = None
 
 
 Event = Arrive | Advance | EpochEnd
@@ -129,7 +129,7 @@ class Case:
     names: tuple[str, ...]
     events: list[Event]
     by: tuple[str, ...] = ("k",)
-    method: Method = "auto"
+    method: str = "auto"
     emit: Emit = "final"
     memory: int = 1 << 20
     shards: int = 1
@@ -298,7 +298,7 @@ class Run:
             else []
         )
 
-    def restart(self, shards: int, compacted: bool = False, method: Method | None = None) -> None:
+    def restart(self, shards: int, compacted: bool = False, method: str | None = None) -> None:
         """Save, seal the epoch, and go on with another number of shards, or by another method if it can."""
         for logic in self.logics:
             self.take(logic.idle(Quiet(0)))
@@ -413,7 +413,7 @@ def events(draw: st.DrawFn, native: bool = True) -> list[Event]:
 def cases(
     draw: st.DrawFn,
     window: st.SearchStrategy[Window] = slidings,
-    methods: Sequence[Method] = ("wid",),
+    methods: Sequence[str] = ("wid",),
     names: Sequence[str] = tuple(BOUNDED),
     native: bool = True,
 ) -> Case:

@@ -12,12 +12,14 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from lab.operators.group_bounds import group_batch
+from lab.operators.punctuation import Punctuation, below
 from penstock.core.budget import Budget
 from penstock.core.operator import Out, Quiet, State
-from penstock.core.punctuation import Punctuation, below
 from penstock.core.rows import RowType
 from penstock.core.time import TIME_MAX
-from penstock.operators.progress import group_batch
+from penstock.operators.progress import Guard
+from penstock.operators.progress.guard import STATEMENTS
 from penstock.storage.compaction import compact
 from penstock.storage.versioned import state_from_json, state_to_json
 from tests.streams import ROWS, EpochPages, batch
@@ -96,7 +98,15 @@ class Host:
         if item.group is None:
             return self.logic.advance(item.port, item.bound)
         said = Punctuation.of(**{self.types.time: below(item.bound), self.types.keys[0]: item.group})
-        return self.logic.advance_groups(item.port, group_batch(self.types, [said]))
+        bounds = group_batch(self.types, [said])
+        if isinstance(self.config, Guard):
+            return self._stated(bounds)
+        return self.logic.advance_groups(item.port, bounds)
+
+    def _stated(self, bounds: pa.RecordBatch) -> Iterator[Out]:
+        """As flows state it: by rows of a port of their own, which take effect when the epoch is over."""
+        yield from self.logic.rows(STATEMENTS, bounds)
+        yield from self.logic.idle(Quiet(1))
 
     def batch(self, pairs: Sequence[tuple[Any, int]]) -> pa.RecordBatch:
         """Rows as the operator gets them, each with an id of its own."""

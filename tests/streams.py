@@ -24,7 +24,7 @@ from penstock.core.time import TIME_MAX, TIME_MIN, as_times
 from penstock.core.within import Band, Tumbling, band, tumbling, windows
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import hash_range, shard_of
-from penstock.operators.window_join import AhEwj, Deferring, Ewj, How, Method, Rpwj, WindowJoin
+from penstock.operators.window_join import AhEwj, Ewj, How, JoinMethod, JoinMethodLike, Rpwj, WindowJoin
 from penstock.operators.window_join.config import default_time
 from penstock.storage.compaction import compact
 from penstock.storage.memory import MemoryPages
@@ -62,7 +62,7 @@ class EpochEnd:
     """
 
     shards: int
-    method: Method | None = None
+    method: JoinMethodLike | None = None
     lag: bool = False
 
 
@@ -89,7 +89,7 @@ class Case:
     events: list[Event]
     memory: int = 1 << 20
     shards: int = 1
-    method: Method = "oa"
+    method: JoinMethodLike = "oa"
 
     @property
     def rows(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -456,7 +456,7 @@ def host_cases(
     )
 
 
-DRAWN: dict[str, Callable[[np.random.Generator], Deferring]] = {
+DRAWN: dict[str, Callable[[np.random.Generator], JoinMethod]] = {
     "ewj": lambda rng: Ewj(
         **_tight(rng),
         **_segments(rng),

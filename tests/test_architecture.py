@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import inspect
-from collections.abc import Iterator
+import re
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 import penstock
+from penstock import planner
 from penstock.core.errors import PenstockError
+from penstock.core.methods import Method, Methods
+from penstock.core.windows import Slides
 from penstock.flow.flow import Flow, Query
 from penstock.flow.report import EpochReport, OperatorReport, Report
 from penstock.flow.stream import MemoryOutlet, Outlet, Outlets, Stream
-from penstock.local.flow import LocalFlow, LocalQuery
+from penstock.local.flow import LocalFlow
+from penstock.local.query import LocalQuery
+from penstock.operators import aggregate, lookup, window_join
+from penstock.planner.window_aggregate.costs import AggregateLoad, Sizes, predict
 
 PACKAGE = Path(penstock.__file__).parent
+TESTS = Path(__file__).parent
+LAB = PACKAGE.parents[1] / "lab"
 
 MAY_IMPORT = {
     "core": set(),
@@ -26,9 +38,9 @@ MAY_IMPORT = {
     "planner": {"core", "kernels", "operators"},
     "sql": {"core", "operators"},
     "flow": {"core", "kernels", "operators", "planner", "sql"},
-    "workloads": {"core", "kernels"},
-    "local": {"core", "kernels", "operators", "planner", "storage", "sql", "flow"},
-    "spark": {"core", "kernels", "operators", "planner", "storage", "flow"},
+    "runtime": {"core", "planner", "storage", "flow"},
+    "local": {"core", "kernels", "storage", "sql", "flow", "runtime"},
+    "spark": {"core", "kernels", "storage", "flow", "runtime"},
     "lab": {
         "core",
         "kernels",
@@ -40,8 +52,10 @@ MAY_IMPORT = {
         "workloads",
         "local",
         "spark",
+        "programs",
         "__init__",
     },
+    "workloads": {"core", "kernels", "programs"},
     "programs": {
         "core",
         "kernels",
@@ -49,25 +63,26 @@ MAY_IMPORT = {
         "planner",
         "storage",
         "flow",
-        "workloads",
         "local",
         "spark",
-        "lab",
         "__init__",
     },
     "__init__": {"core", "operators", "storage", "flow", "local", "spark"},
 }
 """Room by room: what it may import besides itself. A room that is not there yet is listed all the same.
 
-`programs` are the modules beside the rooms: cli and what it starts."""
+`programs` are the modules beside the rooms: cli and what it starts. `lab` and its `workloads` are not in the package:
+no room imports them, and cli opens them by name."""
 
 MAKE_SESSIONS = ("spark", "lab", "programs")
 """The host, and the programs that start a Spark of their own to show or measure it."""
 
-MODULES = sorted(PACKAGE.rglob("*.py"))
+MODULES = sorted([*PACKAGE.rglob("*.py"), *LAB.rglob("*.py")])
 
 
 def room_of(path: Path) -> str:
+    if path.is_relative_to(LAB):
+        return lab_room(path.relative_to(LAB.parent).parts)
     return room_named(path.relative_to(PACKAGE).parts[0].removesuffix(".py"))
 
 
@@ -78,6 +93,11 @@ def room_named(name: str) -> str:
     return "programs" if name != "__init__" and (PACKAGE / f"{name}.py").exists() else "__init__"
 
 
+def lab_room(parts: Sequence[str]) -> str:
+    """The room of a module beside the package, by the parts of its name."""
+    return "workloads" if parts[1:2] == ("workloads",) else "lab"
+
+
 def imports(path: Path) -> Iterator[str]:
     """Every module that a file imports, those inside functions and under TYPE_CHECKING included."""
     for node in ast.walk(ast.parse(path.read_text())):
@@ -85,24 +105,155 @@ def imports(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno} imports relatively; write the whole name"
-            yield from ([f"penstock.{a.name}" for a in node.names] if node.module == "penstock" else [node.module])
+            whole = node.module not in ("penstock", "lab")
+            yield from ([node.module] if whole else [f"{node.module}.{alias.name}" for alias in node.names])
 
 
 def rooms_entered(path: Path) -> set[str]:
-    ours = [name.partition(".")[2] for name in imports(path) if name.split(".")[0] == "penstock"]
-    return {room_named(name.split(".")[0] or "__init__") for name in ours} - {room_of(path)}
+    names = [tuple(name.split(".")) for name in imports(path)]
+    ours = {room_named(parts[1] if parts[1:] else "__init__") for parts in names if parts[0] == "penstock"}
+    return (ours | {lab_room(parts) for parts in names if parts[0] == "lab"}) - {room_of(path)}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def named(path: Path) -> str:
+    return str(path.relative_to(LAB.parent))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
 def test_imports_point_one_way(path: Path):
     wrong = rooms_entered(path) - MAY_IMPORT[room_of(path)]
     assert not wrong, f"{room_of(path)} must not import {', '.join(sorted(wrong))}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+TYPES_ONLY = {("penstock.flow.stream", "penstock.flow.flow")}
+"""What a module may name for types alone: a stream knows its flow, which makes streams."""
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def modules_imported(path: Path, known: Mapping[str, Path]) -> set[str]:
+    """The modules of the package that a file names, wherever it does, but for itself."""
+    named: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            named |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            parts = {f"{node.module}.{alias.name}" for alias in node.names}
+            named |= parts & {*known} or {node.module or ""}
+    return named & {*known} - {module_of(path)}
+
+
+def test_no_modules_import_each_other():
+    """In circles, that is; imports inside functions count."""
+    known = {module_of(path): path for path in PACKAGE.rglob("*.py")}
+    graph = {name: modules_imported(path, known) for name, path in known.items()}
+    for module, other in TYPES_ONLY:
+        graph[module].remove(other)
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+MIRRORED = ("core", "kernels", "operators", "planner", "sql", "storage", "flow", "runtime", "local")
+
+
+def test_tests_stand_where_what_they_test_stands():
+    folders = {path.parent for room in MIRRORED for path in (TESTS / room).rglob("test_*.py")}
+    assert [folder for folder in sorted(folders) if not (PACKAGE / folder.relative_to(TESTS)).is_dir()] == []
+
+
+class Family(NamedTuple):
+    """A list of methods, what their parameters derive from, the back end of stages, and the methods with a cost."""
+
+    methods: Methods[Any]
+    kind: type
+    costs: Collection[str]
+
+    def parameters(self, method: Method[Any]) -> Any:
+        return getattr(method.parameters, "back", method.parameters)
+
+
+FAMILIES = {
+    "window_join": Family(window_join.METHODS, window_join.JoinMethod, planner.window_join.COSTS),
+    "aggregate": Family(
+        aggregate.METHODS,
+        aggregate.AggregateMethod,
+        predict(Slides(60, 1), AggregateLoad(rows=1e5, partials=1e4, results=1e4), Sizes(56, 0, 32, 32)),
+    ),
+    "lookup": Family(lookup.METHODS, lookup.methods.BackMethod, planner.lookup.COSTS),
+}
+
+
+def leaves(kind: type) -> set[type]:
+    """The classes of the package that derive from one and have none below. Those with slots are made twice."""
+    below = [each for each in kind.__subclasses__() if each.__module__.startswith("penstock.")]
+    known = {getattr(sys.modules[each.__module__], each.__name__) for each in below}
+    return {leaf for each in known for leaf in leaves(each)} or {kind}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_method_s_parameters_are_listed(name: str):
+    family = FAMILIES[name]
+    assert leaves(family.kind) == {type(family.parameters(method)) for method in family.methods.values()}
+
+
+LISTED = [(name, method) for name, family in FAMILIES.items() for method in family.methods.values()]
+
+
+@pytest.mark.parametrize(("name", "method"), LISTED, ids=lambda part: getattr(part, "name", part))
+def test_every_method_says_what_it_is_and_what_it_costs(name: str, method: Method[Any]):
+    family = FAMILIES[name]
+    assert family.methods[method.name] is method
+    assert method.title
+    assert method.sentence[0].islower(), "it follows the title and a colon"
+    assert not re.search(r"[.:]$|\. |: ", method.sentence), "one sentence, without a full stop"
+    assert callable(method.logic)
+    assert (method.name in family.costs) == (method.auto == "may pick")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_auto_never_picks_is_a_baseline_or_other_parameters_of_what_it_picks(name: str):
+    family = FAMILIES[name]
+    picked = {type(family.parameters(method)) for method in family.methods.values() if method.auto == "may pick"}
+    for method in family.methods.values():
+        kind = type(family.parameters(method))
+        assert (kind not in picked) == (".baselines." in kind.__module__), method.name
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
 def test_only_the_spark_host_and_its_programs_know_pyspark(path: Path):
     if room_of(path) not in MAKE_SESSIONS:
         assert not [name for name in imports(path) if name.split(".")[0] in ("pyspark", "py4j")]
+
+
+def test_only_the_command_line_opens_the_lab():
+    named = [path for path in PACKAGE.rglob("*.py") if re.search(r"""["']lab[."']""", path.read_text())]
+    assert named == [PACKAGE / "cli.py"]
+
+
+HOSTS = ("local", "spark", "runtime")
+
+OPERATORS = sorted(
+    node.name
+    for path in (PACKAGE / "operators").rglob("*.py")
+    for node in ast.parse(path.read_text()).body
+    if isinstance(node, ast.ClassDef) and {"Operator", "ByMethod"} & {ast.unparse(b).split("[")[0] for b in node.bases}
+)
+
+
+def test_operators_are_found():
+    assert {"WindowJoin", "WindowAggregate", "LookupJoin", "Guard", "Distinct", "Sort", "DupElim"} <= {*OPERATORS}
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if room_of(p) in HOSTS], ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_no_host_names_an_operator(path: Path):
+    """What a host needs to know of one is a question on `core.operator.Operator`."""
+    tree = ast.parse(path.read_text())
+    words = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    words |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert not words & {*OPERATORS}
+    assert not [name for name in imports(path) if name.startswith(("penstock.operators", "penstock.planner.window"))]
 
 
 def test_no_room_is_called_after_nothing_in_particular():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,9 +17,9 @@ from penstock import cli, demo
 from penstock.core.operator import State
 from penstock.core.pages import Page
 from penstock.flow.report import EpochReport, OperatorReport, Report
+from penstock.orders import OrdersAndPayments
 from penstock.storage.files import FilePages
 from penstock.storage.versioned import Checkpoint, Ledger
-from penstock.workloads.orders import OrdersAndPayments
 
 
 def program(folder: Path, name: str, says: str, code: int = 0) -> Path:
@@ -179,7 +180,10 @@ class TestBench:
     def test_an_installed_package_has_none(self, checkout, monkeypatch, tmp_path, capsys):
         monkeypatch.chdir(tmp_path / "benchmarks")
         assert cli.main(["bench"]) == 2
-        assert "they live in penstock's repository" in capsys.readouterr().err
+        assert capsys.readouterr().err == (
+            "penstock: There is no folder benchmarks/ here: it is in penstock's repository, not in the installed "
+            "package. Call this in a checkout of it.\n"
+        )
 
     def test_those_of_this_checkout_are_found_from_anywhere(self, monkeypatch, tmp_path, capsys):
         monkeypatch.chdir(tmp_path)
@@ -336,11 +340,11 @@ class TestLab:
     @pytest.fixture
     def tiny(self, monkeypatch):
         """An experiment of two minutes, which comes out, and one that does not."""
-        from penstock.lab import catalog, shapes
-        from penstock.lab.chapter3 import EWJ
-        from penstock.lab.experiments import Check, Experiment, Series
-        from penstock.lab.measures import CPU
-        from penstock.lab.sweeps import rates
+        from lab import catalog, shapes
+        from lab.chapter3 import EWJ
+        from lab.experiments import Check, Experiment, Series
+        from lab.measures import CPU
+        from lab.sweeps import rates
 
         setup = replace(EWJ, window=20, workload=replace(EWJ.workload, span=120, warm_up=20))
 
@@ -350,7 +354,19 @@ class TestLab:
 
         records = (record("9.1", shapes.rises("EWJ", CPU)), record("9.2", shapes.falls("EWJ", CPU)))
         monkeypatch.setattr(catalog, "EXPERIMENTS", {each.id: each for each in records})
-        monkeypatch.setattr("penstock.lab.report.EXPERIMENTS", catalog.EXPERIMENTS)
+        monkeypatch.setattr("lab.report.EXPERIMENTS", catalog.EXPERIMENTS)
+        monkeypatch.setattr("lab.small.EXPERIMENTS", catalog.EXPERIMENTS)
+
+    def test_an_installed_package_has_none(self, monkeypatch, tmp_path, capsys):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(pk, "__file__", str(tmp_path / "site" / "lib" / "penstock" / "__init__.py"))
+        assert cli.main(["lab", "list"]) == 2
+        assert capsys.readouterr().err.startswith("penstock: There is no folder lab/ here: it is in penstock's repo")
+
+    def test_it_is_found_from_anywhere_without_the_checkout_on_the_path(self, tmp_path):
+        command = [sys.executable, "-m", "penstock", "lab", "list"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert done.stdout.startswith("Exact window joins\n")
 
     def test_all_figures_are_listed(self, capsys):
         assert cli.main(["lab", "list"]) == 0
@@ -369,25 +385,35 @@ class TestLab:
         assert said.out.startswith(
             "Fig 9.1  Work: reproduced (scale 1/20, 1 seed)\n  yes More rows, more work.  at 100: "
         )
-        assert said.out.endswith(f"1 of 1 reproduced; results are in {tmp_path}\n")
+        assert said.out.endswith(f"1 reproduced, 0 in part, 0 not; results are in {tmp_path}\n")
         assert said.err.splitlines()[-1] == "[2/2] ewj at 200/s, b = 0.6, seed 0"
         assert {path.name for path in (tmp_path / "9.1").iterdir()} == {"results.csv", "plot.png", "verdict.json"}
 
     def test_one_that_does_not_is_said_to_and_the_exit_code_tells(self, tiny, tmp_path, capsys):
         assert cli.main(["lab", "run", "all", "9", "--scale", "1/40", "--seeds", "2", "--out", str(tmp_path)]) == 1
         said = capsys.readouterr().out
-        assert "Fig 9.2  Work: not reproduced (scale 1/40, 2 seeds)\n  NO  More rows, more work." in said
-        assert said.endswith(f"1 of 2 reproduced; results are in {tmp_path}\n")
+        assert "Fig 9.2  Work: not (scale 1/40, 2 seeds)\n  NO  More rows, more work." in said
+        assert said.endswith(f"1 reproduced, 0 in part, 1 not; results are in {tmp_path}\n")
 
     def test_a_page_of_what_was_run(self, tiny, tmp_path, capsys):
         assert cli.main(["lab", "run", "9.2", "--scale", "1/40", "--out", str(tmp_path)]) == 1
         capsys.readouterr()
         assert cli.main(["lab", "report", "--out", str(tmp_path)]) == 0
         assert capsys.readouterr().out == f"{tmp_path / 'report.html'}\n"
-        assert "not reproduced" in (tmp_path / "report.html").read_text(encoding="utf-8")
+        assert ">not</span>" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
-    def test_nothing_to_report(self, tmp_path, capsys):
-        assert cli.main(["lab", "report", "--out", str(tmp_path)]) == 2
+    def test_a_check_that_comes_out_otherwise_than_recorded(self, tiny, monkeypatch, tmp_path, capsys):
+        monkeypatch.setattr("lab.small.RECORD", tmp_path / "small.json")
+        assert cli.main(["lab", "check"]) == 1
+        assert "9.1: work: passes, recorded: nothing (at 100: " in capsys.readouterr().out
+        assert cli.main(["lab", "check", "9.1", "--update"]) == 0
+        assert json.loads((tmp_path / "small.json").read_text()) == {"9.1": {"work": True}}
+        assert cli.main(["lab", "check", "9.1"]) == 0
+        assert capsys.readouterr().out.endswith("9.1: as recorded\n")
+
+    @pytest.mark.parametrize("action", ["report", "record"])
+    def test_nothing_to_report(self, action, tmp_path, capsys):
+        assert cli.main(["lab", action, "--out", str(tmp_path)]) == 2
         assert capsys.readouterr().err.startswith(f"penstock: There are no results in {tmp_path}. Run some first: ")
 
     def test_an_unknown_figure_is_an_error_that_suggests_one(self, tmp_path, capsys):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.operators import aggregate, lookup, window_join
+
 DOCS = sorted((Path(__file__).parents[1] / "docs").glob("*.md"))
 
 
@@ -30,3 +32,16 @@ def test_every_kind_of_window_has_its_picture():
     script = runpy.run_path(str(folder / "draw.py"))
     assert {picture.name for picture in script["PICTURES"]} == {path.stem for path in folder.glob("*.png")}
     assert all(script["results"](picture) for picture in script["PICTURES"])
+
+
+METHOD_TABLES = {"window-joins.md": window_join.METHODS, "windows.md": aggregate.METHODS, "lookup.md": lookup.METHODS}
+
+
+@pytest.mark.parametrize("page", METHOD_TABLES)
+def test_every_method_is_in_the_tables_of_its_page_and_no_other(page: str):
+    """Names stand in code style in the first cell of tables that begin with 'method'."""
+    text = (DOCS[0].parent / page).read_text()
+    tables = re.findall(r"^\| `?method=?`? \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, flags=re.MULTILINE)
+    cells = [row.split("|")[1] for table in tables for row in table.splitlines()]
+    names = [name.strip('"') for cell in cells for name in re.findall(r"`(\"?[a-z_-]+\"?)`", cell)]
+    assert sorted({*names} - {"auto"}) == sorted(METHOD_TABLES[page])

@@ -37,9 +37,9 @@ from penstock.core.progress import blocks, bounded_delay, bounded_tuples, ordere
 from penstock.core.windows import landmark, rows, session, slide_by_tuple, sliding
 from penstock.core.within import band, tumbling, windows
 from penstock.local.flow import LocalFlow
+from penstock.operators.aggregate import Buffering
 from penstock.operators.aggregate.config import early
 from penstock.operators.aggregate.functions import UserDefined
-from penstock.operators.aggregate.methods import Buffering
 from penstock.operators.aggregate.spellings import (
     approx_count_distinct,
     approx_quantile,

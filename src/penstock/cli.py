@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib
 import importlib.util
 import os
 import platform
@@ -77,8 +78,14 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--scale", type=_part, metavar="F", help="the part of the original size, as 0.05 or 1/20")
     run.add_argument("--seeds", type=int, metavar="N", help="how many pairs of traces to take the mean over")
     report = actions.add_parser("report", help="put all results into one page")
-    for action in (run, report):
-        action.add_argument("--out", type=Path, default=Path("lab"), metavar="DIR", help="the results folder (./lab)")
+    record = actions.add_parser("record", help="keep verdicts in the checkout and write its pages about them anew")
+    check = actions.add_parser("check", help="run some in small and see whether a check comes out as recorded")
+    check.add_argument("ids", nargs="*", metavar="ID", help="which; left out, all")
+    check.add_argument("--update", action="store_true", help="record what they come to")
+    for action in (run, report, record):
+        action.add_argument(
+            "--out", type=Path, default=Path("lab-results"), metavar="DIR", help="the results folder (./lab-results)"
+        )
 
     vacuum = commands.add_parser("vacuum", help="delete what a checkpoint no longer needs")
     vacuum.add_argument("checkpoint", metavar="CHECKPOINT", help="its folder; no flow may be running on it")
@@ -272,15 +279,20 @@ def _doctor(options: argparse.Namespace) -> int:
 
 def benchmarks() -> dict[str, Path]:
     """The benchmarks by name: the modules with a ``main(quick)`` beside this checkout or in the current folder."""
+    paths = sorted(path for path in (_checkout("benchmarks") / "benchmarks").glob("*.py") if _takes_quick(path))
+    return {path.stem.replace("_", "-"): path for path in paths}
+
+
+def _checkout(folder: str) -> Path:
+    """The checkout that has this folder: the one the package is in, else the current folder."""
     import penstock
 
     for root in (Path(penstock.__file__).parents[2], Path.cwd()):
-        found = {path.stem.replace("_", "-"): path for path in sorted((root / "benchmarks").glob("*.py"))}
-        if runnable := {name: path for name, path in found.items() if _takes_quick(path)}:
-            return runnable
+        if any((root / folder).glob("*.py")):
+            return root
     raise FlowError(
-        "There are no benchmarks here: they live in penstock's repository, not in the installed package. "
-        "Call this in a checkout of it."
+        f"There is no folder {folder}/ here: it is in penstock's repository, not in the installed package. "
+        f"Call this in a checkout of it."
     )
 
 
@@ -305,7 +317,7 @@ def _bench(options: argparse.Namespace) -> int:
         return 0
     if options.name is not None:
         print(f"penstock: there is no benchmark {options.name!r}. There are:", file=sys.stderr)
-    width = max(map(len, known))
+    width = max(map(len, known), default=0)
     for label, path in known.items():
         print(f"{label.ljust(width)}  {_title(path)}")
     return 0 if options.name is None else 2
@@ -323,41 +335,10 @@ def _load(path: Path) -> Any:
 
 
 def _lab(options: argparse.Namespace) -> int:
-    return {"list": _lab_list, "run": _lab_run, "report": _lab_report}[options.action](options)
-
-
-def _lab_list(options: argparse.Namespace) -> int:
-    from penstock.lab.catalog import HEADINGS
-
-    for heading, experiments in HEADINGS.items():
-        print(heading)
-        width = max(len(experiment.id) for experiment in experiments)
-        for experiment in experiments:
-            print(f"  {experiment.id.ljust(width)}  {experiment.title}")
-    return 0
-
-
-def _lab_run(options: argparse.Namespace) -> int:
-    from penstock.lab.catalog import find
-    from penstock.lab.progress import watching
-    from penstock.lab.run import Lab
-
-    experiments = list({found.id: found for name in options.ids for found in find(name)}.values())
-    lab = Lab(options.out, options.scale, options.seeds)
-    reproduced = []
-    with watching(lab.missing(experiments)) as watcher:
-        for verdict in lab.run(experiments, watcher):
-            print(verdict, flush=True)
-            reproduced.append(verdict.reproduced)
-    print(f"{sum(reproduced)} of {len(reproduced)} reproduced; results are in {options.out}")
-    return 0 if all(reproduced) else 1
-
-
-def _lab_report(options: argparse.Namespace) -> int:
-    from penstock.lab.report import report
-
-    print(report(options.out))
-    return 0
+    """The only way into the lab, which is not part of the package."""
+    sys.path.insert(0, str(_checkout("lab")))
+    code: int = importlib.import_module("lab.commands").COMMANDS[options.action](options)
+    return code
 
 
 def _vacuum(options: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.core.budget import show_bytes
 from penstock.core.errors import FlowError
 from penstock.flow.report import Report
-from penstock.workloads.orders import OrdersAndPayments
+from penstock.orders import OrdersAndPayments
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from penstock.core.budget import Budget
-from penstock.core.kept import LEFT, Kept, give_way, hand_over, kept_by
+from penstock.core.kept import KEPT_PART, Kept, give_way, hand_over, kept_by
 
 pytestmark = pytest.mark.usefixtures("nothing_kept")
 
 
 def keeping(payer: Budget, size: int, count: int, limit: int = 1 << 30) -> Kept[int, str]:
     kept: Kept[int, str] = Kept()
-    kept.settle(payer, limit)
+    kept.charge_to(payer, limit)
     for name in range(count):
         kept.put(name, "…", size)
     return kept
@@ -21,7 +21,7 @@ def keeping(payer: Budget, size: int, count: int, limit: int = 1 << 30) -> Kept[
 def test_all_that_a_task_keeps_is_one_quarter_of_its_memory():
     task = Budget(4000)
     tables = [keeping(task, 10, 200) for _ in range(3)]
-    assert sum(kept.held for kept in tables) == kept_by(task) == task.held == 4000 // LEFT
+    assert sum(kept.held for kept in tables) == kept_by(task) == task.held == 4000 // KEPT_PART
 
 
 def test_the_one_that_has_most_gives_way():
@@ -47,7 +47,7 @@ def test_what_is_more_than_all_that_may_be_kept_takes_nothing_from_the_others():
 def test_what_comes_from_another_task_takes_what_is_left():
     task = Budget(4000)
     first, second = keeping(task, 10, 90), keeping(Budget(4000), 10, 90)
-    second.settle(task, 1000)
+    second.charge_to(task, 1000)
     assert (first.held, second.held, task.held) == (900, 100, 1000)
 
 

@@ -13,13 +13,13 @@ from penstock.core.operator import State
 from penstock.core.page_list import PageList
 from penstock.core.pages import Page
 from penstock.core.time import TIME_MAX
-from penstock.spark.shard import _LISTED, packed, unpacked
+from penstock.spark.task import _LISTED, packed, unpacked
 from penstock.storage.versioned import _in_parts
 
 pages = st.builds(
     Page,
     name=st.text(max_size=5),
-    port=st.integers(0, 3),
+    kind=st.integers(0, 3),
     begin=st.integers(0, 5),
     end=st.integers(5, 9),
     nbytes=st.integers(0, 99),
@@ -28,19 +28,19 @@ pages = st.builds(
     min_hash=st.integers(0, 2**64 - 1),
     max_hash=st.integers(0, 2**64 - 1),
     marks=st.none() | st.text(max_size=3),
-    run=st.none() | st.text(max_size=3),
+    maker=st.none() | st.text(max_size=3),
 )
 
 
 @pytest.mark.slow
-@given(given_pages=st.lists(pages, max_size=8), cut=st.integers(-9, 9), port=st.integers(0, 3))
-def test_a_list_is_what_a_tuple_of_the_pages_is(given_pages, cut, port):
+@given(given_pages=st.lists(pages, max_size=8), cut=st.integers(-9, 9), kind=st.integers(0, 3))
+def test_a_list_is_what_a_tuple_of_the_pages_is(given_pages, cut, kind):
     whole, listed = tuple(given_pages), PageList.of(given_pages)
     assert tuple(listed) == whole == listed
     assert tuple(listed[cut:]) == whole[cut:]
     assert tuple(listed[:cut]) == whole[:cut]
     assert tuple(PageList.joined([listed[cut:], (), whole[:2]]).packed()) == (*whole[cut:], *whole[:2])
-    assert tuple(listed.of_port(port)) == tuple(page for page in whole if page.port == port)
+    assert tuple(listed.of_kind(kind)) == tuple(page for page in whole if page.kind == kind)
     assert listed.rows == sum(page.rows for page in whole)
     assert listed.earliest == min((page.min_time for page in whole), default=TIME_MAX)
     if whole:
@@ -66,7 +66,7 @@ def test_many_pages_go_to_a_task_and_back_in_a_small_part_of_what_they_take_one_
     try:
         arrived = unpacked(sent)
         stays = tracemalloc.get_traced_memory()[0] + pa.total_allocated_bytes() - before
-        queue = PageList.of(arrived.pages).of_port(4)
+        queue = PageList.of(arrived.pages).of_kind(4)
         left = State(PageList.joined([many[:3], queue[5:], many[-2:]]))
         length = sum(len(part) for part in _in_parts({"rows": 1}, left))
         taken = tracemalloc.get_traced_memory()[1] + pa.total_allocated_bytes() - before

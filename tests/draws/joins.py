@@ -25,7 +25,7 @@ from penstock.core.progress import (
     Timer,
 )
 from penstock.core.within import Band, Tumbling
-from penstock.operators.window_join import AhEwj, Ewj, Method, Rpwj
+from penstock.operators.window_join import AhEwj, Ewj, JoinMethodLike, Rpwj
 from tests.draws import keys
 
 Clock = Literal["number", "timestamp", "date"]
@@ -48,7 +48,7 @@ class JoinCase:
     within: Band | Tumbling
     keys: tuple[tuple[str, str], ...]
     policies: tuple[Policy, Policy]
-    methods: tuple[Method, ...]
+    methods: tuple[JoinMethodLike, ...]
     epochs: tuple[tuple[list[Row], list[Row]], ...]
 
     def rows(self, side: int) -> list[Row]:
@@ -324,7 +324,7 @@ def _sides(
     return sides
 
 
-def _method(rng: random.Random, clock: Clock) -> Method:
+def _method(rng: random.Random, clock: Clock) -> JoinMethodLike:
     draws = ["auto", "oa", "ewj", "ah_ewj", "rpwj", _ewj, _ewj, _ah_ewj, _ah_ewj, _rpwj, _rpwj]
     chosen = rng.choice(draws)
     return chosen if isinstance(chosen, str) else chosen(rng, clock)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -18,7 +18,7 @@ from adbc_driver_postgresql import dbapi as postgresql
 from deltalake import write_deltalake
 
 from penstock.core.errors import ConfigError
-from penstock.operators.lookup.methods import MethodName, read_stages
+from penstock.operators.lookup import METHODS
 from penstock.storage.tables import PageTable, ParquetTable, SqlTable, build_page_table
 from tests.draws import keys
 
@@ -77,7 +77,7 @@ class LookupCase:
 
     store: str
     kind: str
-    method: MethodName
+    method: str
     how: str
     freshness: str
     max_age: int | None
@@ -89,7 +89,7 @@ class LookupCase:
     @property
     def waits(self) -> bool:
         """Whether its method lets rows wait over epochs; which one is chosen by itself is not known."""
-        return self.method == "auto" or read_stages(self.method).defers
+        return self.method == "auto" or METHODS.parameters(self.method).defers
 
 
 def draw_lookup(seed: str, setting: Setting | None = None, stores: Sequence[str] = STORES) -> LookupCase:
@@ -121,7 +121,7 @@ def draw_lookup(seed: str, setting: Setting | None = None, stores: Sequence[str]
     return LookupCase(
         store,
         rng.choice(KINDS[store]),
-        rng.choice(get_args(MethodName)),
+        rng.choice(["auto", *METHODS]),
         rng.choice(["inner", "left"]),
         freshness,
         rng.choice([None, None, 1, 3]),
@@ -199,14 +199,14 @@ class Store:
             self.table = SqlTable(self._url, self._name, (self._key,), partition_rows=rows)
 
     @property
-    def method(self) -> MethodName:
+    def method(self) -> str:
         """The method of the case, or one that takes any table if that one does not take this table."""
         try:
             # With more files a key may be in several of them.
             if self._case.store in ("parquet", "delta"):
                 return self._case.method if not self._case.waits else "cinlj"
             if self._case.store in (*SQL_TYPES, "pages"):
-                read_stages(self._case.method).check(self.table.open())
+                METHODS.parameters(self._case.method).check(self.table.open())
         except ConfigError:
             return "meshjoin"
         return self._case.method

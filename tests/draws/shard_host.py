@@ -17,12 +17,13 @@ import pyarrow.compute as pc
 
 from penstock.core.progress import Policy, Seen, Track, follow
 from penstock.core.time import TIME_MAX, TIME_MIN, as_times
-from penstock.flow.graph import JoinNode
+from penstock.flow.graph import OperatorNode
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import hash_range, shard_of
-from penstock.operators.window_join import Method
-from penstock.operators.window_join.config import KEEPS_LEFT, KEEPS_RIGHT
-from penstock.spark.shard import Inlet, PortBounds, ShardTask, packed
+from penstock.operators.window_join import JoinMethodLike
+from penstock.runtime.shard import PortBounds
+from penstock.spark.arrivals import Inlet
+from penstock.spark.task import ShardTask, packed
 from penstock.storage.versioned import Checkpoint, Ledger, next_ledger, state_from_json
 
 NAME = "join"
@@ -31,7 +32,7 @@ NAME = "join"
 class ShardHost:
     """One join on one checkpoint. Between epochs nothing stays but files; `late` are the ids of rows that came late."""
 
-    def __init__(self, node: JoinNode, policies: tuple[Policy, Policy], folder: str, memory: int) -> None:
+    def __init__(self, node: OperatorNode, policies: tuple[Policy, Policy], folder: str, memory: int) -> None:
         self._node = node
         self._policies = policies
         self._checkpoint = Checkpoint(folder)
@@ -39,7 +40,7 @@ class ShardHost:
         self.late: list[int] = []
         self.out: list[pa.RecordBatch] = []
 
-    def epoch(self, sides: Sequence[pa.Table], shards: int, method: Method, rng: random.Random) -> None:
+    def epoch(self, sides: Sequence[pa.Table], shards: int, method: JoinMethodLike, rng: random.Random) -> None:
         """Run and commit an epoch with these rows."""
         ledger = self._checkpoint.latest()
         tracks = [ledger.tracks.get(str(port), Track()) for port in (0, 1)]
@@ -50,7 +51,7 @@ class ShardHost:
             after.append(follow(tracks[port], self._policies[port], self._node.unit, seen, now=0))
         self._run(ledger, [track.bound for track in tracks], after, entering, shards, method, rng)
 
-    def end(self, shards: int, method: Method, rng: random.Random) -> None:
+    def end(self, shards: int, method: JoinMethodLike, rng: random.Random) -> None:
         """End both streams."""
         ledger = self._checkpoint.latest()
         tracks = [replace(ledger.tracks.get(str(port), Track()), bound=TIME_MAX) for port in (0, 1)]
@@ -77,8 +78,7 @@ class ShardHost:
             null |= key.is_null().to_numpy(zero_copy_only=False)
         hashes = np.where(null, hash_keys([_one(times)]), hash_keys(keys))
         entered = types.enter(cast.append_column("__time", times), hashes)
-        keeps = self._node.config.how in (KEEPS_LEFT if port == 0 else KEEPS_RIGHT)
-        return entered if keeps else entered.filter(pa.array(~null))
+        return entered if self._node.config.null_keys(port) == "spread" else entered.filter(pa.array(~null))
 
     def _run(
         self,
@@ -87,7 +87,7 @@ class ShardHost:
         after: Sequence[Track],
         entering: Sequence[pa.RecordBatch],
         shards: int,
-        method: Method,
+        method: JoinMethodLike,
         rng: random.Random,
     ) -> None:
         epoch = ledger.epoch + 1

@@ -14,6 +14,7 @@ from penstock.spark.flow import _config
 ROWS = pa.table({"order_id": [1], "t": [0], "amount": [5], "name": ["x"]})
 STAMPED = pa.table({"order_id": [1], "ts": pa.array([0], pa.timestamp("us"))})
 NEAR = pk.band(5, 5)
+CUSTOMERS = pa.table({"order_id": [1], "customer": ["Ada"]})
 
 
 @pytest.fixture
@@ -193,6 +194,32 @@ def test_a_join_that_lost_its_event_time_can_be_written_but_not_joined_again(ord
 
 def field(kind: pa.DataType) -> pa.Field:
     return pa.field("k", kind)
+
+
+@pytest.mark.parametrize(
+    ("make", "cause"),
+    [
+        (
+            lambda rows: rows.select("order_id", "t AS u").lookup(CUSTOMERS, on="order_id"),
+            r"its time column was not .*",
+        ),
+        (lambda rows: counted(rows).lookup(CUSTOMERS, on="order_id"), r"results of windows go by .* or before the"),
+        (lambda rows: rows.window(pk.rows(3)).by("order_id").agg(n=pk.count()), r"windows that count rows have an ord"),
+    ],
+)
+@pytest.mark.parametrize("use", ["sort", "window", "join"])
+def test_a_stream_without_time_says_how_it_was_lost(orders, paid, make, cause, use):
+    uses = {
+        "sort": lambda stream: stream.sort(),
+        "window": lambda stream: stream.window(range=5).agg(n=pk.count()),
+        "join": lambda stream: stream.join(paid, on="order_id", within=pk.band(before=1, after=1)),
+    }
+    with pytest.raises(ConfigError, match=rf"has lost its event time: {cause}"):
+        uses[use](make(orders))
+
+
+def counted(rows: pk.Stream) -> pk.Stream:
+    return rows.window(range=5).by("order_id").agg(n=pk.count())
 
 
 @pytest.mark.parametrize(
@@ -399,7 +426,7 @@ def test_two_sinks_of_one_path_are_refused(orders, tmp_path):
         ({"shed": True}, r"shed=True is not a way to shed load"),
         ({"shed": pk.Shedding("keep", to=5)}, r"to=5 is not a folder for what is put aside\. Write its path or URI"),
         ({"on": None}, r"on=None names no columns\. Write on='order_id', a list .*, or on={'ours': 'theirs'}"),
-        ({"method": ["inlj"]}, r"method=\['inlj'\] is not the name of a method\. Write one of auto, broadcast"),
+        ({"method": ["inlj"]}, r"method=\['inlj'\] is not one of auto, broadcast, inlj"),
         ({"name": 5}, r"name=5 is not text\. Write a name in quotes"),
         ({"suffix": 5}, r"suffix=5 is not text\. Write what to append to a name that is taken, as '_right'"),
         ({"table": "ftp://x/y"}, r"'ftp://x/y' is in no file system that pyarrow knows .* Write a path, or a URI"),
@@ -468,13 +495,14 @@ def test_duplicates_by_what_is_no_column_are_refused(orders):
 
 
 def test_a_lookup_in_pages_is_planned_by_key_without_a_cache_before_anything_is_measured(tmp_path):
-    from penstock.flow.lookups import lookup_pilot
+    from penstock.planner import LookupPilot
 
     rows = pa.table({"k": range(2000), "name": ["x" * 90] * 2000})
     table = pk.write_page_table(rows, str(tmp_path / "table"), keys="k")
     flow = pk.LocalFlow()
     stream = flow.source(pa.table({"k": [1], "t": [1]}), time="t").lookup(table, on="k")
-    pilot = lookup_pilot(stream._node, table.open(), "pages", share=100_000, slots=1)
+    node = stream._node
+    pilot = LookupPilot.of(node.config, node.types[0], table.open(), "pages", share=100_000, slots=1)
     assert pilot.decide().method == "inlj"
 
 

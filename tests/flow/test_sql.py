@@ -14,6 +14,7 @@ import pytest
 import sqlglot
 
 import penstock as pk
+from lab.workloads.netflow import PACKETS, REVERSED
 from penstock.core.errors import ConfigError, SqlError
 from penstock.flow.sql import function_of
 from penstock.operators.aggregate import spellings
@@ -22,7 +23,6 @@ from penstock.sql import parse
 from penstock.sql.catalogue import CATALOGUE
 from penstock.sql.dialect import Spark4
 from penstock.sql.text import spelled
-from penstock.workloads.netflow import PACKETS, REVERSED
 from tests.oracle import aggregate as oracle
 from tests.oracle import window_join
 
@@ -665,7 +665,7 @@ def test_groups_by_the_times_of_a_join_may_have_a_method_too():
             {"method": "wid"},
             r"method='wid' is about .* has none\. Leave it out, or join with stream\.join\(…, method=…\)",
         ),
-        (COUNTS, {"method": "quickly"}, r"method='quickly' is not one of auto, wid, paned"),
+        (COUNTS, {"method": "quickly"}, r"method='quickly' is not one of auto, paned, differential"),
         (COUNTS, {"emit": "soon"}, r"emit='soon' is not one of final, update"),
         (
             "SELECT k AS emitted, count(*) AS n FROM s [RANGE 10 WATTR t] GROUP BY k",

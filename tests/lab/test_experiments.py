@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lab import shapes
+from lab.catalog import HEADINGS, find
+from lab.chapter3 import EWJ
+from lab.experiments import Curve, Experiment, OverTime, Series, Table
+from lab.measures import BUFFERED, CPU, DELAY, DISK, PATHS, TOTALS, Point
+from lab.sweeps import rates
 from penstock.core.errors import ConfigError
-from penstock.lab import shapes
-from penstock.lab.catalog import HEADINGS, find
-from penstock.lab.chapter3 import EWJ
-from penstock.lab.experiments import Curve, Experiment, OverTime, Series, Table
-from penstock.lab.measures import BUFFERED, CPU, DELAY, DISK, PATHS, TOTALS, Point
-from penstock.lab.sweeps import rates
 
 FIGURES = [
     *["3.4", "3.5", "3.6a", "3.6b", "3.6c", "3.7", "3.8", "3.9", "3.10"],
@@ -87,7 +87,11 @@ def table(**curves) -> Table:
     return Table(named, seeds=1)
 
 
-RISING = table(a_delay=([1, 2, 3], [1, 2, 10]), b_delay=([1, 2, 3], [10, 2, 1]))
+RISING = table(
+    a_delay=([1, 2, 3], [1, 2, 10]),
+    b_delay=([1, 2, 3], [10, 2, 1]),
+    c_delay=([1, 2, 3], [9, 5, 6]),
+)
 WAVES = table(a_buffered=(range(8), [0, 4, 0, 4, 0, 4, 0, 4]), b_buffered=(range(8), range(8)))
 
 
@@ -111,8 +115,13 @@ class TestShapes:
             (shapes.rises_beyond("B", DELAY, 2), False),
             (shapes.flat("A", DELAY, 2), True),
             (shapes.flat("A", DELAY, 3), False),
-            (shapes.minimum_near("A", DELAY, 1.4, within=0.5), True),
-            (shapes.minimum_near("B", DELAY, 1.4, within=0.5), False),
+            (shapes.minimum_near("C", DELAY, 1.6, within=0.5, over=0.05), True),
+            (shapes.minimum_near("C", DELAY, 1.4, within=0.5), False),
+            (shapes.minimum_near("C", DELAY, 1.6, within=0.5, over=0.9), False),
+            (shapes.minimum_near("A", DELAY, 1.4, within=0.5), False),
+            (shapes.falls_to_a_knee("B", DELAY), True),
+            (shapes.falls_to_a_knee("A", DELAY), False),
+            (shapes.falls_to_a_knee("C", DELAY), False),
             (shapes.part_of("A", "B", DELAY, 2, 0.9, 1.1), True),
             (shapes.part_of("A", "B", DELAY, 3, 0.9, 1.1), False),
             (shapes.below("A", "A", DELAY), True),
@@ -125,8 +134,12 @@ class TestShapes:
     @pytest.mark.parametrize(
         ("test", "passed"),
         [
-            (shapes.wavers("A", BUFFERED), True),
-            (shapes.wavers("B", BUFFERED), False),
+            (shapes.oscillates("A", BUFFERED, low=1, high=3, times=3), True),
+            (shapes.oscillates("A", BUFFERED, low=1, high=3, times=4), False),
+            (shapes.oscillates("A", BUFFERED, low=1, high=4, times=1), False),
+            (shapes.oscillates("B", BUFFERED, low=1, high=3, times=1), False),
+            (shapes.behind("B", BUFFERED, 5.5), True),
+            (shapes.behind("B", BUFFERED, 6), False),
             (shapes.oscillates_more("A", "B", BUFFERED), True),
             (shapes.oscillates_more("B", "A", BUFFERED), False),
             (shapes.bounded({"A": 4, "B": 7}, BUFFERED), True),

@@ -8,15 +8,9 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from penstock.core.errors import ConfigError
-from penstock.lab.lookup_simulation import LookupMachine, LookupRecording, simulate_lookup
-from penstock.lab.statistics import confidence, student, warm_up
-from penstock.operators.lookup import Front, HybridJoin, Inlj, LookupJoin, MeshJoin, Stages
-from penstock.operators.lookup.admission import Policy
-from penstock.planner.lookup_costs import (
+from lab.lookup_equations import (
     Cycle,
     Operations,
-    ReadCosts,
     Setting,
     Sizes,
     gain,
@@ -24,12 +18,18 @@ from penstock.planner.lookup_costs import (
     inlj_cycle,
     mesh_cycle,
 )
+from lab.lookup_simulation import LookupMachine, LookupRecording, simulate_lookup
+from lab.simulated_disk import DiskModel
+from lab.statistics import confidence, student, warm_up
+from lab.workloads.lookup import MasterRows, ZipfStream
+from lab.workloads.zipf import Zipf
+from penstock.core.errors import ConfigError
+from penstock.operators.lookup import Front, HybridJoin, Inlj, LookupJoin, MeshJoin, Stages
+from penstock.operators.lookup.admission import Policy
+from penstock.planner.lookup.reads import ReadCosts
+from penstock.planner.lookup.skew import Skew
 from penstock.planner.machine import Disk
-from penstock.planner.skew import Skew
-from penstock.storage.simulated import DiskModel
 from penstock.storage.tables import ArrowTable
-from penstock.workloads.lookup import MasterRows, ZipfStream
-from penstock.workloads.zipf import Zipf
 
 pytestmark = pytest.mark.slow
 

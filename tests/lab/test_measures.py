@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from penstock.lab.measures import PATHS, TOTALS, measure
-from penstock.lab.setups import Setup, Workload
-from penstock.lab.simulation import Progress, Recording, Results
+from lab.measures import PATHS, TOTALS, measure
+from lab.setups import Setup, Workload
+from lab.simulation import Progress, Recording, Results
 from penstock.operators.window_join.methods import Ewj
 
 SETUP = Setup(

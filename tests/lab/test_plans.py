@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.plans import QUERIES, Plan, plan
+from lab.workloads.netflow import PACKETS, Packets
 from penstock.core.errors import ConfigError
-from penstock.lab.plans import QUERIES, Plan, plan
-from penstock.workloads.netflow import PACKETS, Packets
 from tests.streams import examples
 
 SECOND = 1_000_000

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from lab.chapter3 import EWJ
+from lab.chapter5 import AH, RPWJ
 from penstock.core.errors import ConfigError
-from penstock.lab.chapter3 import EWJ
-from penstock.lab.chapter5 import AH, RPWJ
 from penstock.operators.window_join.methods import Ewj
 
 
@@ -34,9 +35,10 @@ def test_partitions_of_ah_ewj_shrink_to_a_tenth_at_most_and_comparisons_with_the
     assert [AH.partitions_at(scale) for scale in (1, 1 / 4, 1 / 40)] == [60, 15, 6]
     assert AH.method_at(1 / 40).partitions == 6
     for scale in (1, 1 / 40):
-        rate, method = 1200 * scale, AH.method_at(scale)
-        busy = 2 * rate * (rate * 600 / method.partitions) * AH.machine_at(scale).cpu.comparison
-        assert busy == pytest.approx(2 * 1200 * 1200 * 600 / 60 * AH.comparison)
+        rate, partitions, cpu = 1200 * scale, AH.method_at(scale).partitions, AH.machine_at(scale).cpu
+        busy = partitions / 2 * cpu.probing(*at_once(4 * rate / partitions, rate * 600 / partitions), by="block")
+        row, block = 2 * 1200 * 1200 * 600 / 60 * AH.comparison, 2 * (1200 / 16) * (1200 * 600 / 16) / 60 * AH.scan
+        assert busy == pytest.approx(row + block)
 
 
 def test_a_page_of_ah_ewj_spans_about_as_much_time_at_a_hundredth_as_at_full_size():
@@ -75,7 +77,8 @@ def test_the_machine_keeps_its_seeks_and_times_the_window():
     assert small.disk.seek == full.disk.seek
     assert small.disk.bandwidth == full.disk.bandwidth / 16
     assert (full.disk.window_blocks, small.disk.window_blocks) == (256, 16)
-    assert small.cpu.comparison == pytest.approx(256 * full.cpu.comparison)
+    once = at_once(1, 1)
+    assert small.cpu.probing(*once, by="tuple") == pytest.approx(256 * full.cpu.probing(*once, by="tuple"))
 
 
 def test_a_scan_of_a_window_takes_as_long_at_every_scale():
@@ -89,8 +92,12 @@ def test_the_saturated_cpu_is_the_same_at_every_scale():
     """λ rows a second against windows of λ·W: f² comparisons at 1/f² each."""
     for scale in (1, 1 / 20):
         rate = 250 * scale
-        busy = 2 * rate * (rate * 1800) * EWJ.machine_at(scale).cpu.comparison
+        busy = 2 * EWJ.machine_at(scale).cpu.probing(*at_once(rate, rate * 1800), by="tuple")
         assert busy == pytest.approx(0.9)
+
+
+def at_once(pending: float, stored: float) -> tuple[np.ndarray, np.ndarray]:
+    return np.array([pending]), np.array([stored])
 
 
 def test_traces_shrink_in_rows_and_keys_and_keep_their_bursts():

@@ -6,16 +6,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lab.simulated_disk import CpuModel, DiskModel, VirtualClock
+from lab.simulation import Machine, Pace, _entered, _RowsOnDisk, simulate
+from lab.workloads.traces import COLUMNS, Composite
 from penstock.core.delays import buffered, production_delays
 from penstock.core.operator import Out
 from penstock.core.rows import hashes_of
 from penstock.core.time import TIME_MAX
 from penstock.core.within import windows
-from penstock.lab.simulation import Machine, Pace, _entered, _RowsOnDisk, simulate
 from penstock.operators.window_join.config import WindowJoin
 from penstock.operators.window_join.methods import AhEwj, Ewj, Rpwj
-from penstock.storage.simulated import CpuModel, DiskModel, VirtualClock
-from penstock.workloads.traces import COLUMNS, Composite
 from tests.oracle import window_join as oracle
 
 FREE = Machine(DiskModel(latency=0, seek=0, bandwidth=1e12), CpuModel(comparison=0), row_bytes=128)

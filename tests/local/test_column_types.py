@@ -168,3 +168,26 @@ def test_what_is_no_table_is_said_to_be_none_with_its_source_and_epoch():
 def test_a_spread_is_of_a_sample_or_of_the_population_and_of_nothing_else(function):
     with pytest.raises(ConfigError, match=r"^of='smaple' is not one of sample, population\.$"):
         function("x", "smaple")
+
+
+DICTIONARIES = {
+    "numbers": pa.array([1, 2, 1]),
+    "decimals": pa.array([Decimal("1.5"), None, Decimal("1.5")]),
+    "days": pa.array([3, 4, 3], pa.int32()).cast(pa.date32()),
+    "flags": pa.array([True, False, True]),
+    "moments": pa.array([3, 4, 3], pa.timestamp("us")),
+    "words": pa.array(["a", "b", "a"]),
+    "large words": pa.array(["a", "b", "a"], pa.large_string()),
+}
+
+
+@pytest.mark.parametrize("within", [None, 5])
+@pytest.mark.parametrize("kind", DICTIONARIES)
+def test_rows_are_distinct_by_a_dictionary_of_any_values(kind, within):
+    values = DICTIONARIES[kind]
+    encoded = values.dictionary_encode()
+    flow = pk.LocalFlow(shards=2)
+    source = flow.source(pa.table({"k": encoded, "t": [1, 2, 1]}), time="t")
+    rows = source.distinct(on="k", within=within).to_memory()
+    flow.run()
+    assert sorted(rows.table()["k"].to_pylist(), key=str) == sorted(values.to_pylist()[:2], key=str)

@@ -666,7 +666,7 @@ def test_windows_turn_to_differences_once_they_are_seen_to_pay_and_results_stay_
     )
     assert ours.equals(theirs)
     lines = [line.strip() for line in query.explain().splitlines()]
-    assert "method differential (windows slide by the panes that enter and leave)" in lines
+    assert "method differential (Differential panes: windows slide by the panes that enter and leave)" in lines
     assert [line.split()[0] for line in lines if "as much" in line] == ["paned", "wid", "adapt"]
 
 

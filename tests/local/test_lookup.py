@@ -18,7 +18,6 @@ import penstock as pk
 from penstock.core.errors import ConfigError
 from penstock.core.kept import kept_by
 from penstock.kernels.zipf import ranks_at
-from penstock.local.flow import LocalQuery
 from penstock.operators.lookup import HybridJoin, Stages
 from penstock.storage.tables.arrow import ArrowTable, OpenArrowTable
 
@@ -79,8 +78,8 @@ def test_of_lookups_in_a_row_each_gives_back_what_it_held_and_nothing_else(asked
     source = flow.source(orders(8), time="t", progress=pk.ordered())
     first = source.lookup(CUSTOMERS, on="k", method="chybridjoin", max_age=500)
     first.lookup(again, on="k", method="cinlj", memory=asked).to_memory()
-    query = LocalQuery(flow)
-    feeds = {node: iter(node.data.tables) for node in query._tracks}
+    query = flow._query()
+    feeds = {node: iter(node.data.tables) for node in query._course.sources}
     for _ in range(8):
         query.epoch({node: next(feed) for node, feed in feeds.items()})
         ((shared,), (second,)) = query._places.values()
@@ -100,6 +99,8 @@ class SlowTable:
 
     table: ArrowTable
     seconds: float
+    store = "sql"
+    versioned = False
 
     @property
     def columns(self):
@@ -197,7 +198,7 @@ def test_explain_says_what_a_cache_would_answer_for_the_skew_that_was_seen():
     table = pa.table({"k": np.arange(5000), "v": np.arange(5000)})
     flow = pk.LocalFlow(memory="200 kB")
     flow.source(epochs, time="t").lookup(table, on="k", name="who").to_memory()
-    before = LocalQuery(flow).explain()
+    before = flow._query().explain()
     assert "because a look-up takes" in before
     assert "keys assumed to be asked for evenly, as nothing says otherwise" in before
     assert "a cache of 2,500 rows would answer 50 % of them\n" in before
@@ -208,16 +209,19 @@ def test_explain_says_what_a_cache_would_answer_for_the_skew_that_was_seen():
 
 
 def test_progress_says_how_many_rows_wait_and_how_old_the_oldest_is():
-    """One row waits in each of two shards at least; the oldest of all shards counts, behind the bound of the source."""
-    rows = [pa.table({"k": list(range(8)), "t": [30, 31, 32, 33, 34, 35, 36, 37]}), pa.table({"k": [0], "t": [50]})]
+    """Rows arrive, and wait, in each of two shards; the oldest of all shards counts, behind the bound of the source."""
+    rows = [
+        pa.table({"k": list(range(8)), "t": [30, 31, 32, 33, 34, 35, 36, 37]}),
+        pa.table({"k": [0, 1, 2, 3], "t": [50] * 4}),
+    ]
     flow = pk.LocalFlow(shards=2)
     source = flow.source(rows, time="t", progress=pk.ordered())
     source.lookup(CUSTOMERS, on="k", method="hybridjoin", name="who").to_memory()
     query = flow.run(end=False)
     waits = query.progress().epochs[-1].operators["who"].waits
-    assert (waits.rows, waits.oldest, waits.bound, waits.age) == (9, 30, 50, 20)
-    assert "who: 9 rows wait, the oldest 20 behind the bound, bounds" in str(query.progress())
-    assert query.explain().count("; 9 rows wait, the oldest 20 behind the bound") == 1
+    assert (waits.rows, waits.oldest, waits.bound, waits.age) == (12, 30, 50, 20)
+    assert "who: 12 rows wait, the oldest 20 behind the bound, bounds" in str(query.progress())
+    assert query.explain().count("; 12 rows wait, the oldest 20 behind the bound") == 1
 
 
 def test_when_the_stream_has_ended_nothing_waits():
@@ -486,9 +490,9 @@ def test_no_age_at_all_means_that_no_row_waits():
         flow = pk.LocalFlow()
         source = flow.source(epochs, time="t", progress=pk.ordered())
         out = source.lookup(CUSTOMERS, on="k", how="left", freshness="latest", max_age=age).to_memory()
-        query = LocalQuery(flow)
+        query = flow._query()
         for number, table in enumerate(epochs):
-            query.epoch(dict.fromkeys(query._tracks, table))
+            query.epoch(dict.fromkeys(query._course.sources, table))
             assert out.table().num_rows == 200 * (number + 1)
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.simulated_disk import DiskModel
 from penstock.core.errors import ConfigError
 from penstock.planner.machine import SERVER, Disk, Machine
-from penstock.storage.simulated import DiskModel
 from tests.streams import examples
 
 ROUND = Disk(latency=0.003, seek=0.005, bandwidth=1e6, block_bytes=1000, window_blocks=4)

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import functions as sf
 
 import penstock as pk
-from penstock.spark import epoch as engine
+from penstock.spark import experience
 from tests.spark.conftest import Feed
 from tests.worker_memory import drivers_memory, private_memory, watched
 
@@ -95,7 +95,7 @@ def closed(spark, folder: Path, rows: Rows, memory: int) -> dict[int, Closed]:
 def test_every_group_in_sixty_open_windows_is_exact_within_the_share(
     spark, tmp_path, rows, memory, record_property, monkeypatch
 ):
-    monkeypatch.setattr(engine, "_FEW", 0)
+    monkeypatch.setattr(experience, "_FEW", 0)
     closed(spark, tmp_path / "warm", Rows(100, rows.steps), memory)
     baseline = max(private_memory().values())
     with watched() as most:

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.spark.branches import TAG, Schemas, lay_out, tagged, with_time
+from penstock.spark.layout import TAG, lay_out, tagged, with_time
+from penstock.spark.schemas import Schemas
 from tests.spark.conftest import Feed, multiset
 
 pytestmark = pytest.mark.spark

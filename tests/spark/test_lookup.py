@@ -17,8 +17,10 @@ from deltalake import DeltaTable, write_deltalake
 import penstock as pk
 from penstock.core.errors import TableError
 from penstock.flow.report import EpochReport
+from penstock.kernels.hashing import hash_keys
 from penstock.operators.lookup import HybridJoin, Stages
 from penstock.storage.tables.arrow import ArrowTable, OpenArrowTable
+from tests.operators.lookup.test_hashes import KEYS
 from tests.oracle import lookup as oracle
 from tests.spark.conftest import Feed, multiset
 from tests.worker_memory import private_memory, watched
@@ -172,6 +174,8 @@ class SlowTable:
 
     table: ArrowTable
     seconds: float
+    store = "sql"
+    versioned = False
 
     @property
     def columns(self) -> pa.Schema:
@@ -283,3 +287,11 @@ def test_a_data_frame_supports_only_snapshots(spark, feed, tmp_path):
         pk.ConfigError, match=r"^A DataFrame supports only freshness='snapshot': .*pk\.SqlTable\(…\)\.$"
     ):
         source.lookup(spark.createDataFrame(master(10, seed=2)), on="k", freshness="latest")
+
+
+def test_the_hash_that_rows_bring_is_another_than_the_tables_for_every_type_of_key(spark):
+    """So lookups hash keys again before they read the table; if the two ever agree for all types, they need not."""
+    for number, keys in enumerate(KEYS):
+        rows = spark.createDataFrame(pa.table({"k": keys}))
+        brought = rows.selectExpr("xxhash64(k) AS hash").toArrow().column("hash").to_numpy().view(np.uint64)
+        assert not (np.sort(brought) == np.sort(hash_keys([keys]))).any(), f"{number}: {keys.type}"

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.flow.graph import AggregateNode
-from penstock.spark import epoch as engine
-from penstock.spark.prelude import is_native
+from penstock.flow.graph import OperatorNode
+from penstock.spark import experience
+from penstock.spark.native_aggregate import in_sql
 from tests.spark.conftest import Feed, multiset
 
 pytest.importorskip("datasketches")
@@ -68,8 +68,10 @@ def both(spark, folder: Path, epochs: list[pa.Table], **aggregates: Any) -> tupl
         feed.add(rows)
     flow, local = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory="64 MB"), pk.LocalFlow()
     results = asked(flow, feed.stream(spark), **aggregates)
-    assert isinstance(results._node, AggregateNode)
-    assert is_native(results._node, results._node.config)
+    assert isinstance(results._node, OperatorNode)
+    prelude = results._node.config.prelude(results._node.types)
+    assert prelude is not None
+    assert in_sql(prelude)
     out, expected = results.to_memory(), asked(local, epochs, **aggregates).to_memory()
     flow.run()
     local.run()
@@ -79,7 +81,7 @@ def both(spark, folder: Path, epochs: list[pa.Table], **aggregates: Any) -> tupl
 @pytest.mark.parametrize("few", [0, 10**9], ids=["in tasks", "on the driver"])
 @pytest.mark.parametrize("rows", [40, 20_000])
 def test_distinct_counts_of_every_type_are_those_in_process_to_the_last_digit(spark, tmp_path, monkeypatch, few, rows):
-    monkeypatch.setattr(engine, "_FEW", few)
+    monkeypatch.setattr(experience, "_FEW", few)
     out, expected = both(spark, tmp_path, [epoch(number, rows) for number in range(3)], **DISTINCT)
     assert multiset(out) == multiset(expected)
     assert any(row["long"] == 0 for row in out.to_pylist()), "nothing but nulls counts as none"

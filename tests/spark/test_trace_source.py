@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from lab.trace_source import NAME, TraceReader, TraceSource
+from lab.workloads.traces import replay_of
 from penstock import ConfigError
-from penstock.spark.trace_source import NAME, TraceReader, trace_source
-from penstock.workloads.traces import replay_of
 
 pytestmark = pytest.mark.spark
 
@@ -27,7 +27,7 @@ ROWS = 6000
 
 @pytest.fixture(scope="module")
 def registered(spark: SparkSession) -> SparkSession:
-    spark.dataSource.register(trace_source(replay_of))
+    spark.dataSource.register(TraceSource)
     return spark
 
 
@@ -145,5 +145,5 @@ def test_a_checkpoint_of_a_longer_trace_is_refused():
 )
 def test_options_that_mean_nothing_are_refused(more, says):
     with pytest.raises(ConfigError) as error:
-        trace_source(replay_of)(OPTIONS | more).streamReader(None)
+        TraceSource(OPTIONS | more).streamReader(None)
     assert says in str(error.value)

@@ -19,8 +19,9 @@ from pyspark.sql import functions as sf
 
 import penstock as pk
 from penstock.operators.aggregate.roles import takes_up
-from penstock.planner import AggregateChoice, pilot
-from penstock.spark import epoch as engine
+from penstock.planner import AggregateChoice
+from penstock.planner.window_aggregate import pilot
+from penstock.spark import experience
 from tests.spark.conftest import Feed, multiset
 
 pytestmark = pytest.mark.spark
@@ -126,8 +127,8 @@ def test_f29_spark_gives_what_a_local_flow_gives_in_the_same_epochs_across_a_res
         feed = Feed(Path(folder) / "rows", COLUMNS)
         parts = case.epochs[: case.cut], case.epochs[case.cut :]
         for part, shards, few, saving in zip(parts, case.shards, case.few, case.saving, strict=True):
-            patch.setattr(engine, "_FEW", few)
-            patch.setattr(engine, "_SAVING", saving)
+            patch.setattr(experience, "_FEW", few)
+            patch.setattr(experience, "_SAVING", saving)
             for epoch in part:
                 feed.add(table(epoch))
             flow = pk.Flow(spark, checkpoint=f"{folder}/checkpoint", memory="64 MB", shards=shards)
@@ -381,7 +382,7 @@ def test_the_method_that_auto_has_chosen_goes_on_after_a_restart(spark, tmp_path
 
 @pytest.mark.parametrize("few", [0, 10**9])
 def test_a_window_leaves_in_the_epoch_whose_rows_complete_it(spark, tmp_path, monkeypatch, few):
-    monkeypatch.setattr(engine, "_FEW", few)
+    monkeypatch.setattr(experience, "_FEW", few)
     feed = Feed(tmp_path / "rows", COLUMNS)
     for times in ([0, 4], [5], [9, 21]):
         feed.add(table([{"k": "a", "v": 1, "x": 0.0, "t": time} for time in times]))
@@ -431,8 +432,8 @@ def test_an_epoch_on_the_driver_may_have_no_lists_to_put_out(spark, tmp_path):
 
 
 def test_rows_that_make_as_many_partials_go_as_they_are_until_partials_are_tried_again(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr(engine, "_FEW", 0)
-    monkeypatch.setattr(engine, "_TRY_AGAIN", 1)
+    monkeypatch.setattr(experience, "_FEW", 0)
+    monkeypatch.setattr(experience, "_TRY_AGAIN", 1)
     feed = Feed(tmp_path / "rows", COLUMNS)
     for first in (0, 10, 20):
         feed.add(table([{"k": "a", "v": first + v, "x": 0.0, "t": first + v} for v in range(10)]))

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.operators.window_join import Deferring, MethodName
+from penstock.operators.window_join import JoinMethodLike
 from tests.oracle import window_join as oracle
 from tests.spark.conftest import Feed
 from tests.streams import COLUMNS, HOWS, ah_ewjs, ewjs, keys, near, pairs_of, rpwjs, table, withins
@@ -33,7 +33,7 @@ class StreamCase:
     delay: int
     cut: int
     shards: tuple[int, int]
-    methods: tuple[MethodName | Deferring, MethodName | Deferring]
+    methods: tuple[JoinMethodLike, JoinMethodLike]
 
 
 def rows(*pairs: tuple[int | None, int], first: int) -> list[dict[str, Any]]:

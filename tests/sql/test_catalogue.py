@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from lab.workloads.netflow import REVERSED
 from penstock.core.windows import Landmark, PartitionedWindow, TupleWindow, Window, landmark, slide_by_tuple, sliding
 from penstock.core.within import tumbling, windows
 from penstock.sql import Call, Column, Join, Query, Source, parse
 from penstock.sql.catalogue import CATALOGUE
-from penstock.workloads.netflow import REVERSED
 
 PACKETS = Source(("packets",), "packets")
 LINKS = Source(("Main1", "Main2", "Control"), "links")

@@ -53,7 +53,7 @@ def live(store: CountingPages, pages) -> Counter:
         marks = [False] * page.end if page.marks is None else store.get(page.marks).column(0).to_pylist()
         for (hash_, time), met in zip(listed(store, page), marks[page.begin : page.end], strict=True):
             if time >= page.floor:
-                rows[page.port, hash_, time, met] += 1
+                rows[page.kind, hash_, time, met] += 1
     return rows
 
 
@@ -132,7 +132,7 @@ def test_ports_are_never_mixed():
     store = CountingPages()
     pages = [page_of(store, [(1, t)], port=t % 2) for t in range(8)]
     after = compact(pages, store, Budget(AMPLE))
-    assert sorted((page.port, page.rows) for page in after) == [(0, 4), (1, 4)]
+    assert sorted((page.kind, page.rows) for page in after) == [(0, 4), (1, 4)]
 
 
 def test_a_page_whose_rows_are_all_below_its_floor_goes_when_it_is_merged():
@@ -164,7 +164,7 @@ def test_with_little_memory_a_run_is_cut_by_hash_and_each_hash_is_in_one_page_of
     spread = [(n << 58, t) for n in range(64) for t in (0, 1)]
     pages = [page_of(store, [(h, t + 10 * e) for h, t in spread]) for e in range(FAN)]
     after = compact(pages, store, budget)
-    assert len({page.run for page in after}) == 1
+    assert len({page.maker for page in after}) == 1
     assert len(after) > 1
     assert sum(page.rows for page in after) == FAN * 128
     for one, other in itertools.pairwise(sorted(after, key=lambda page: page.min_hash)):

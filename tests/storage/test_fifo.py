@@ -178,7 +178,7 @@ def test_a_queue_is_taken_up_where_it_was_saved(tmp_path):
     queue.put(numbers(0, 300))
     assert queue.take(10).num_rows == 10
     state = queue.state()
-    assert {page.port for page in state.pages} == {3}
+    assert {page.kind for page in state.pages} == {3}
     assert queue.memory.held == 0
     saved = state_from_json(json.loads(json.dumps(state_to_json(state))))
     again = SpillingQueue(NUMBERS, FilePages(str(tmp_path)), Budget(1600), memory=1600, port=3, state=saved)

@@ -22,7 +22,7 @@ TRACK = Track(bound=-5, max_time=9, heard=77, recent=((3, 9), (1, 9)))
 
 def a_page(name: str, marks: str | None = None) -> Page:
     return Page(
-        name, port=1, begin=2, end=5, nbytes=80, min_time=-(2**63), max_time=7, min_hash=0, max_hash=2**64 - 1,
+        name, kind=1, begin=2, end=5, nbytes=80, min_time=-(2**63), max_time=7, min_hash=0, max_hash=2**64 - 1,
         floor=3, marks=marks,
     )  # fmt: skip
 

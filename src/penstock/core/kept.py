@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 from penstock.core.budget import Budget
 
-LEFT = 4
+KEPT_PART = 4
 """What stays for the next task takes up to this part of a task's memory."""
 
 _EVERY: WeakSet[Kept[Any, Any]] = WeakSet()
@@ -25,10 +25,10 @@ class Kept(threading.local, Generic[K, V]):
     All that one task pays for is a part of its memory together: where one keeps more, the one that has most gives way.
 
     >>> kept, first, next = Kept(), Budget(400), Budget(200)
-    >>> kept.settle(first, limit=100)
+    >>> kept.charge_to(first, limit=100)
     >>> kept.put("a", "…", 40), kept.put("b", "…", 30), first.held
     (True, True, 70)
-    >>> kept.settle(next, limit=40)
+    >>> kept.charge_to(next, limit=40)
     >>> kept.get("a"), kept.get("b"), first.held, next.held
     (None, '…', 0, 30)
     """
@@ -40,14 +40,14 @@ class Kept(threading.local, Generic[K, V]):
         self.held = 0
         _EVERY.add(self)
 
-    def settle(self, payer: Budget, limit: int) -> None:
+    def charge_to(self, payer: Budget, limit: int) -> None:
         """From now on `payer` is charged for what is kept, and no more than `limit` bytes are, or than fit."""
-        before, self._limit = self.payer, min(limit, payer.limit // LEFT)
+        before, self._limit = self.payer, min(limit, payer.limit // KEPT_PART)
         if before is payer:
             self.shrink(self._limit)
             return
         others = sum(kept.held for kept in _paid_by(payer))
-        self.shrink(max(0, min(self._limit, payer.limit // LEFT - others, payer.room)))
+        self.shrink(max(0, min(self._limit, payer.limit // KEPT_PART - others, payer.room)))
         if before is not None:
             before.release(self.held)
         payer.charge(self.held, _WHAT)
@@ -65,7 +65,7 @@ class Kept(threading.local, Generic[K, V]):
         if self.payer is None or size > self._limit:
             return False
         self.shrink(self._limit - size)
-        give_way(self.payer, self.payer.limit // LEFT - size)
+        give_way(self.payer, self.payer.limit // KEPT_PART - size)
         return True
 
     def put(self, name: K, thing: V, size: int) -> bool:
@@ -94,7 +94,7 @@ def hand_over(payer: Budget, limit: int) -> None:
     """A task begins: all that is kept here is paid for by it, up to `limit` bytes together, and the rest goes.
 
     >>> kept = Kept()
-    >>> kept.settle(Budget(400), limit=100)
+    >>> kept.charge_to(Budget(400), limit=100)
     >>> kept.put("a", "…", 40)
     True
     >>> hand_over(task := Budget(10**9), limit=10**9)
@@ -105,7 +105,7 @@ def hand_over(payer: Budget, limit: int) -> None:
     0
     """
     for kept in list(_EVERY):
-        kept.settle(payer, limit)
+        kept.charge_to(payer, limit)
     give_way(payer, limit)
 
 
@@ -114,7 +114,7 @@ def give_way(payer: Budget, limit: int = 0) -> None:
 
     >>> one, other, task = Kept(), Kept(), Budget(400)
     >>> for kept, size in ((one, 30), (other, 10)):
-    ...     kept.settle(task, limit=100)
+    ...     kept.charge_to(task, limit=100)
     ...     for name in "abc":
     ...         _ = kept.put(name, "…", size)
     >>> one.held, other.held

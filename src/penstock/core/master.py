@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -19,18 +19,9 @@ from penstock.core.rows import HASH, Hashes, Indices
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Which keys changed between two versions of a table: their columns, or None if that is not known.
-
-    >>> Changes(None).anything
-    True
-    """
+    """Which keys changed between two versions of a table: their columns, or None if that is not known."""
 
     keys: pa.Table | None
-
-    @property
-    def anything(self) -> bool:
-        """Whether every row may have changed."""
-        return self.keys is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +110,16 @@ class TableSource(Protocol):
         """The columns that rows are looked up by."""
         ...
 
+    @property
+    def store(self) -> str:
+        """The kind of place it is in, which decides what a read takes: a name of `planner.lookup.STORES`."""
+        ...
+
+    @property
+    def versioned(self) -> bool:
+        """Whether it can be opened as it was before; a snapshot of any other is a copy."""
+        ...
+
     def open(self, version: str | None = None) -> MasterTable:
         """The table as of `version`, or as it is now."""
         ...
@@ -155,3 +156,14 @@ def master_schema(columns: pa.Schema) -> pa.Schema:
     ['__hash', 'id']
     """
     return pa.schema([pa.field(HASH, pa.uint64()), *columns])
+
+
+Freshness = Literal["snapshot", "latest"]
+"""Which version of a master table rows see: that of the flow's first start, or in each epoch the newest."""
+
+
+class Master(NamedTuple):
+    """Where an operator's master table is, and which version of it rows see."""
+
+    table: TableSource
+    freshness: Freshness

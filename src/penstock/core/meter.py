@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
+
+import numpy as np
+
+from penstock.core.rows import Indices
+
+Granularity = Literal["tuple", "block"]
+"""Whether rows that look for partners do so one at a time or a block at a time."""
 
 
 class Meter(Protocol):
@@ -11,6 +18,10 @@ class Meter(Protocol):
 
     def compute(self, comparisons: int = 0, chain_nodes: int = 0) -> None:
         """So many pairs of rows that a nested loop would compare, so many nodes of hash chains that it would walk."""
+        ...
+
+    def probe(self, pending: Indices, stored: Indices, by: Granularity) -> None:
+        """So many rows looked through so many others for partners, partition by partition (or block by block)."""
         ...
 
     def defer(self, results: int) -> None:
@@ -32,8 +43,9 @@ class Tally:
 
     >>> tally = Tally()
     >>> tally.compute(comparisons=12)
+    >>> tally.probe(np.array([2, 1]), np.array([5, 4]), by="tuple")
     >>> tally.comparisons, tally.deferred
-    (12, 0)
+    (26, 0)
     """
 
     comparisons: int = 0
@@ -49,6 +61,10 @@ class Tally:
         """Add them up."""
         self.comparisons += comparisons
         self.chain_nodes += chain_nodes
+
+    def probe(self, pending: Indices, stored: Indices, by: Granularity) -> None:
+        """Add up what nested loops would compare."""
+        self.comparisons += int(np.dot(pending, stored))
 
     def defer(self, results: int) -> None:
         """Add them up."""

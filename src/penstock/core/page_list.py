@@ -17,7 +17,7 @@ _AT_ONCE = 256
 _COLUMNS = pa.schema(
     {
         "name": pa.string(),
-        "port": pa.int64(),
+        "kind": pa.int64(),
         "begin": pa.int64(),
         "end": pa.int64(),
         "nbytes": pa.int64(),
@@ -27,7 +27,7 @@ _COLUMNS = pa.schema(
         "max_hash": pa.uint64(),
         "floor": pa.int64(),
         "marks": pa.string(),
-        "run": pa.string(),
+        "maker": pa.string(),
     }
 )
 
@@ -35,10 +35,10 @@ _COLUMNS = pa.schema(
 class PageList(Sequence[Page]):
     """Pages that owe no joins, in their order.
 
-    >>> pages = [Page(f"p{n}", port=n % 2, begin=0, end=5, nbytes=40, min_time=n, max_time=9, min_hash=0, max_hash=7)
+    >>> pages = [Page(f"p{n}", kind=n % 2, begin=0, end=5, nbytes=40, min_time=n, max_time=9, min_hash=0, max_hash=7)
     ...          for n in range(4)]
     >>> listed = PageList.of(pages)
-    >>> listed.of_port(1).rows, listed[2:].earliest, listed[-1].name, listed == pages
+    >>> listed.of_kind(1).rows, listed[2:].earliest, listed[-1].name, listed == pages
     (10, 2, 'p3', True)
     """
 
@@ -75,9 +75,9 @@ class PageList(Sequence[Page]):
         """No event time in them is before this; the end of time if there are none."""
         return int(self._numbers("min_time").min(initial=TIME_MAX))
 
-    def of_port(self, port: int) -> PageList:
-        """Those of a port; without a copy if they lie together."""
-        places = np.flatnonzero(self._numbers("port") == port)
+    def of_kind(self, kind: int) -> PageList:
+        """Those of a kind; without a copy if they lie together."""
+        places = np.flatnonzero(self._numbers("kind") == kind)
         if not places.size:
             return self[:0]
         if places[-1] - places[0] + 1 == places.size:

@@ -58,6 +58,10 @@ class Debts:
         return self.born > self.settled
 
 
+_RECORDED = {"port": "kind", "run": "maker"}
+"""What ledgers call some attributes: names from before they meant more than a port, and than a run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """The description of a page: where its rows are, and what is known of them without reading them.
@@ -66,7 +70,8 @@ class Page:
     """
 
     name: str
-    port: int
+    kind: int
+    """What its rows are: a number of the operator's own, such as the port they came by."""
     begin: int
     end: int
     nbytes: int
@@ -76,8 +81,8 @@ class Page:
     max_hash: int
     floor: Time = TIME_MIN
     marks: str | None = None
-    run: str | None = None
-    """Pages that compaction made together share a run: they are neighbours in hash, over the same time."""
+    maker: str | None = None
+    """What made it: a compaction, whose pages are neighbours in hash over the same time, or a method by its name."""
     debts: Debts | None = None
     """What a method that puts off some of its joins must remember of the page; None if nothing is put off."""
 
@@ -88,7 +93,8 @@ class Page:
 
     def to_json(self) -> dict[str, Any]:
         """For a ledger."""
-        return asdict(self)
+        names = {attribute: name for name, attribute in _RECORDED.items()}
+        return {names.get(name, name): value for name, value in asdict(self).items()}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
@@ -96,17 +102,18 @@ class Page:
         debts = record.get("debts")
         if debts is not None:
             debts = Debts(**{**debts, "stays": tuple((since, until) for since, until in debts["stays"])})
-        return cls(**{**record, "debts": debts})
+        known = {_RECORDED.get(name, name): value for name, value in record.items()}
+        return cls(**{**known, "debts": debts})
 
 
 def write_page(
-    store: PageStore, port: int, rows: pa.RecordBatch, marks: str | None = None, segment: str = "main"
+    store: PageStore, kind: int, rows: pa.RecordBatch, marks: str | None = None, segment: str = "main"
 ) -> Page:
     """Keep `rows` (not empty, sorted by hash, then time) and describe them."""
     hashes, times = hashes_of(rows), times_of(rows)
     return Page(
         name=store.put(rows, segment),
-        port=port,
+        kind=kind,
         begin=0,
         end=rows.num_rows,
         nbytes=rows.nbytes,

@@ -385,6 +385,11 @@ class Bounds:
     individual: tuple[Time, Time] = (TIME_MIN, TIME_MIN)
     joint: tuple[Time, Time] = (TIME_MIN, TIME_MIN)
 
+    @classmethod
+    def at(cls, bound: Time) -> Self:
+        """The same bound on every time of a result."""
+        return cls((bound, bound), (bound, bound))
+
     @property
     def latest(self) -> Time:
         """The bound on the later of a pair's two times: the smaller side of the joint box, or either individual bound.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,9 @@ RESERVED = (HASH, TIME, "__tag", "__mark", MOMENT, SLIDE)
 Hashes = npt.NDArray[np.uint64]
 Indices = npt.NDArray[np.int64]
 
+HashedBy = Literal["hash_keys", "xxhash64"]
+"""What made the hashes that rows bring: `kernels.hashing.hash_keys`, as the hosts in process do, or Spark."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowType:
@@ -42,6 +46,7 @@ class RowType:
     columns: pa.Schema
     keys: tuple[str, ...]
     time: str | None = None
+    hashed_by: HashedBy = "xxhash64"
 
     @property
     def inside(self) -> pa.Schema:
@@ -70,6 +75,15 @@ class RowType:
         if name == self.time:
             return from_times(batch.column(1), self.columns.field(name).type)
         return batch.column(name)
+
+
+def show_keys(on: Iterable[tuple[str, str]]) -> str:
+    """The keys of a join in words.
+
+    >>> show_keys([("id", "id"), ("day", "date")])
+    'id, day = date'
+    """
+    return ", ".join(ours if ours == theirs else f"{ours} = {theirs}" for ours, theirs in on)
 
 
 def first_twice(names: Iterable[str]) -> str | None:

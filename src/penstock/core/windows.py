@@ -13,7 +13,7 @@ over results holds what the same window over the rows would.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -31,34 +31,6 @@ Wids = npt.NDArray[np.int64]
 
 Slide = Literal["each", "row-num", "rank"]
 """Which rows slide a slide-by-tuple window: each, or every n-th by its row number or by its rank in time."""
-
-
-class Windows(Protocol):
-    """Executable windows on an integer axis."""
-
-    def wids(self, times: Times) -> tuple[Wids, Wids]:
-        """First window of each row, and the one after its last; a row in no window has both equal."""
-        ...
-
-    def extent(self, wid: Wid) -> tuple[Time, Time]:
-        """A window's first moment, and the one after its last."""
-        ...
-
-    def complete(self, bound: Time) -> Wid:
-        """The first window that is not complete once no later row is below `bound`."""
-        ...
-
-    def windows(self, times: Times) -> Wids:
-        """Every window that holds a row, ascending."""
-        ...
-
-    def starts(self, wids: Wids) -> Times:
-        """`extent`'s first moments for many windows, kept on the axis."""
-        ...
-
-    def ends(self, wids: Wids) -> Times:
-        """`extent`'s ends for many windows, kept on the axis."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from penstock.core.budget import show_bytes
 from penstock.core.progress import Punctuated
+from penstock.core.waits import Waits
 from penstock.flow.display import Explanation
 from penstock.flow.graph import (
-    AggregateNode,
-    GuardNode,
-    JoinNode,
-    LookupNode,
     Node,
     OperatorNode,
-    ProgressNode,
     SelectNode,
     SourceNode,
     StatementNode,
@@ -22,25 +18,12 @@ from penstock.flow.graph import (
     WhereNode,
     sources_of,
 )
-from penstock.flow.pilots import AnyPilot
 from penstock.flow.promises import describe_sources
 from penstock.flow.report import Report
 from penstock.flow.sinks import Sink
-from penstock.operators.lookup import Waits
-from penstock.operators.window_join import Baseline, MethodName, method_name
-from penstock.planner import (
-    AggregateChoice,
-    AggregatePilot,
-    Choice,
-    LookupPilot,
-    Pilot,
-    describe,
-    explain_choice,
-    explain_lookup,
-)
-from penstock.planner.window_aggregate import explain_aggregate
+from penstock.planner.families import Steering, explain_method
 
-Pilots = Mapping[str, AnyPilot]
+Pilots = Mapping[str, Steering]
 """Who chooses for the operators whose method was left open, by their names."""
 
 
@@ -67,23 +50,10 @@ def _tree(node: Node, report: Report, pilots: Pilots, indent: int) -> list[str]:
 
 
 def _describe(node: Node, report: Report, pilots: Pilots) -> list[str]:
-    pilot = pilots.get(node.name) if isinstance(node, OperatorNode) else None
-    if isinstance(node, JoinNode):
-        choice = pilot.choice if isinstance(pilot, Pilot) else None
-        return [*_describe_join(node, choice), *_measured(node, report)]
-    if isinstance(node, AggregateNode):
-        chosen = pilot.choice if isinstance(pilot, AggregatePilot) else None
-        return [*_describe_aggregate(node, chosen), *_measured(node, report)]
-    if isinstance(node, LookupNode):
-        lines = _describe_lookup(node, pilot if isinstance(pilot, LookupPilot) else None)
-        return [*lines, *_measured(node, report), *_counted(node, report)]
-    if isinstance(node, ProgressNode):
-        return [f"{node.name}: {node.config.says()}", *_measured(node, report)]
+    if isinstance(node, OperatorNode):
+        return _describe_operator(node, report, pilots.get(node.name))
     if isinstance(node, SourceNode):
         return [_describe_source(node, report)]
-    if isinstance(node, GuardNode):
-        by = ", ".join(node.types[0].keys)
-        return [f"{node.name}: rows below the bound of their own {by} are late", *_measured(node, report)]
     if isinstance(node, StatementNode):
         by = ", ".join(node.columns.names)
         return [f"bounds of each {by}, from column {node.said} of source {node.input.name}"]
@@ -96,64 +66,21 @@ def _describe(node: Node, report: Report, pilots: Pilots) -> list[str]:
     raise TypeError(node)
 
 
-def _describe_join(node: JoinNode, choice: Choice | None) -> list[str]:
-    config = node.config
-    on = _shown(config.on)
-    lines = [f"{node.name}: {config.how} join on {on} within {config.within}, time of results: {config.time}"]
-    lines += [f"  {line}" for line in _chosen(choice, method_name(config.method))]
-    return [*lines, f"  pairs only where {node.where} (native)"] if node.where else lines
+def _describe_operator(node: OperatorNode, report: Report, pilot: Steering | None) -> list[str]:
+    lines = [f"{node.name}: {node.config.says(node.types)}"]
+    lines += [f"  {line}" for line in explain_method(node.config, pilot)]
+    if node.pairs is not None:
+        lines.append(f"  pairs only where {node.pairs.condition} (native)")
+    return [*lines, *_measured(node, report), *_counted(node, report)]
 
 
-def _shown(on: Sequence[tuple[str, str]]) -> str:
-    """The keys of a join."""
-    return ", ".join(ours if ours == theirs else f"{ours} = {theirs}" for ours, theirs in on)
-
-
-def _describe_lookup(node: LookupNode, pilot: LookupPilot | None) -> list[str]:
-    config = node.config
-    on = _shown(config.on)
-    name = node.method(config)
-    asked = (f"method {name}", f"because method={name!r} was asked for")
-    lines = asked if pilot is None else explain_lookup(pilot.outlook(), pilot.keys)
-    head = f"{node.name}: {config.how} lookup on {on} in {config.table}, {node.freshness}"
-    return [head, *(f"  {line}" for line in lines)]
-
-
-def _counted(node: LookupNode, report: Report) -> list[str]:
-    """Hits and misses over all epochs that are known, and who waits now."""
+def _counted(node: OperatorNode, report: Report) -> list[str]:
+    """What an operator's own counts say over all epochs that are known."""
     reports = [epoch.operators[node.name] for epoch in report.epochs if node.name in epoch.operators]
     if not reports:
         return []
-    epochs, waits = [operator.counts for operator in reports], reports[-1].waits or Waits()
-    hits, misses, reads = (sum(counts.get(name, 0) for counts in epochs) for name in ("hits", "misses", "reads"))
-    read = f"the table was read {reads:,} times; {waits}"
-    if not hits + misses:
-        return [f"  no cache was asked; {read}"]
-    share = f"{100 * hits / (hits + misses):.1f} % of the rows"
-    return [f"  cache: {epochs[-1].get('cached', 0):,} rows of the table answered for {share}; {read}"]
-
-
-def _describe_aggregate(node: AggregateNode, choice: AggregateChoice | None) -> list[str]:
-    config = node.config
-    by = f" by {', '.join(config.by)}" if config.by else ""
-    asked = ", ".join(f"{name} = {function}" for name, function in config.aggregates)
-    lines = explain_aggregate(config, choice)
-    if config.punctuated:
-        groups = ", ".join(config.punctuated)
-        lines = [
-            *(f"{line}, because windows close group by group" for line in lines[:1]),
-            f"windows close for each {groups} once its own bound has passed them, whatever the others do",
-        ]
-    return [f"{node.name}: {config.window}{by}: {asked}", *(f"  {line}" for line in lines)]
-
-
-def _chosen(choice: Choice | None, method: MethodName | Baseline) -> tuple[str, ...]:
-    """The planner's choice, or the user's."""
-    if choice is not None:
-        return explain_choice(choice)
-    if method == "auto":
-        return explain_choice(Choice("oa", "nothing has run yet: the method is chosen anew before each epoch"))
-    return (f"method {method} ({describe(method)})", f"because method={method!r} was asked for")
+    counts = [operator.counts for operator in reports]
+    return [f"  {line}" for line in node.config.tells(counts, str(reports[-1].waits or Waits()))]
 
 
 def _measured(node: OperatorNode, report: Report) -> list[str]:

@@ -13,20 +13,19 @@ from penstock.core.budget import parse_bytes, show_bytes
 from penstock.core.checks import is_number
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, FlowError, PenstockError
-from penstock.core.master import TableSource
+from penstock.core.master import Freshness, TableSource
 from penstock.core.progress import NoPromise, Policy, Punctuated
 from penstock.core.rows import RESERVED
 from penstock.core.time import time_unit
 from penstock.flow.display import Explanation, Status, preformatted
-from penstock.flow.graph import Freshness, JoinNode, Node, OperatorNode, SourceNode, check_unique, sources_of
+from penstock.flow.graph import Node, OperatorNode, Pairs, SourceNode, check_unique, sources_of
 from penstock.flow.groups import guarded
 from penstock.flow.report import Report
 from penstock.flow.sinks import ParquetSink, Sink
 from penstock.flow.sql import build
 from penstock.flow.stream import Stream
 from penstock.operators.aggregate.config import Emit
-from penstock.operators.aggregate.config import Method as AggregateMethod
-from penstock.operators.aggregate.methods import Buffering
+from penstock.operators.aggregate.methods import AggregateMethodLike
 
 
 class Query(Protocol):
@@ -176,7 +175,7 @@ class Flow(abc.ABC):
         /,
         *,
         emit: Emit | None = None,
-        method: AggregateMethod | Buffering | None = None,
+        method: AggregateMethodLike | None = None,
         **streams: Stream,
     ) -> Stream:
         """The results of a query in SQL: Spark's, with windows in brackets after an aggregate or a stream in FROM.
@@ -239,8 +238,8 @@ class Flow(abc.ABC):
         """Raise unless `condition` can be asked of `node`."""
 
     @abc.abstractmethod
-    def _check_pairs(self, node: JoinNode, condition: str) -> None:
-        """Raise unless `condition` can be asked of the pairs of a join."""
+    def _check_pairs(self, node: Node, pairs: Pairs) -> None:
+        """Raise unless a condition can be asked of the pairs that are the results of `node`."""
 
     @abc.abstractmethod
     def _master_table(self, table: Any, keys: tuple[str, ...], freshness: Freshness) -> TableSource:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 import pyarrow as pa
 
 from penstock.core.errors import ConfigError
 from penstock.core.progress import Punctuated
 from penstock.core.rows import RowType
 from penstock.flow.graph import (
-    AggregateNode,
-    GuardNode,
-    LookupNode,
     Node,
     OperatorNode,
     SelectNode,
@@ -23,17 +22,16 @@ from penstock.flow.graph import (
 from penstock.operators.progress.guard import Guard
 
 
-def guarded(source: SourceNode, by: tuple[str, ...], name: str) -> GuardNode:
+def guarded(source: SourceNode, by: tuple[str, ...], name: str) -> OperatorNode:
     """A source behind the guard that turns away rows below the bound of their own group."""
     statements = _statements(source, by)
-    return GuardNode(
+    return OperatorNode(
         columns=source.columns,
         time=source.time,
         unit=source.unit,
         clock=(str(source.time),),
         name=name,
-        input=source,
-        statements=statements,
+        inputs=(source, statements),
         config=Guard(),
         types=(RowType(source.columns, by, source.time), RowType(statements.columns, by)),
     )
@@ -46,20 +44,22 @@ def statements_for(node: Node, by: tuple[str, ...]) -> StatementNode | None:
     through conditions, projections that keep the columns of a group, and lookups in which no row waits.
     """
     steps: list[Node] = []
-    while isinstance(node, SelectNode | WhereNode) or (isinstance(node, LookupNode) and node.passes_updates):
+    while isinstance(node, SelectNode | WhereNode) or (_answers_at_once(node) and not node.config.finds_late):
         steps.append(node)
-        node = node.input
-    if not isinstance(node, GuardNode) or not set(node.types[0].keys) <= set(by):
+        node = node.inputs[0]
+    if not _answers_at_once(node) or not set(node.types[0].keys) <= set(by):
         return None
     kept = all(_keeps(step, node.columns.field(name)) for step in steps for name in node.types[0].keys)
     return node.statements if kept else None
 
 
+def _answers_at_once(node: Node) -> TypeGuard[OperatorNode]:
+    return isinstance(node, OperatorNode) and node.config.passes_updates
+
+
 def check_progress(node: OperatorNode) -> None:
     """Raise if an operator waits for a bound that only the end of a source that speaks of groups would move."""
-    if isinstance(node, GuardNode) or (isinstance(node, AggregateNode) and node.statements is not None):
-        return
-    if isinstance(node, LookupNode) and node.config.max_age is None:
+    if not node.config.waits_for_bounds:
         return
     for source in sources_of(node):
         policy = source.progress
@@ -74,7 +74,7 @@ def _stuck(node: OperatorNode, source: SourceNode, policy: Punctuated) -> str:
         f"Add overall='…', a column of {source.name!r} that speaks of all groups, to punctuated(…), or idle='…' to let "
         f"the source follow others while it is silent"
     )
-    if isinstance(node, AggregateNode):
+    if node.config.window_start is not None:
         return (
             f"{node.name} would give no result until source {source.name!r} ends: "
             f"progress=punctuated({policy.column!r}, by=…) speaks of one {groups} at a time, and these windows cannot "

@@ -40,7 +40,7 @@ def promise(policy: Policy) -> str:
 
 def describe(node: OperatorNode) -> Describe | None:
     """The bounds that an operator can use, if it cannot use every one."""
-    slides = getattr(node.config, "slides_at", None)
+    slides = node.config.slides_at
     return None if slides is None else Describe((slides[0],), slides[1], node.unit)
 
 
@@ -64,7 +64,8 @@ def _promise(policy: Policy) -> str:
 
 
 def _uses(source: SourceNode, operators: Sequence[OperatorNode]) -> str:
-    consumers = [node for node in operators if not node.passes_updates and any(_leads(source, p) for p in node.inputs)]
+    waiting = [node for node in operators if not node.config.passes_updates]
+    consumers = [node for node in waiting if any(_leads(source, part) for part in node.inputs)]
     if not consumers:
         return "no operator waits for its bounds"
     coarse = {node: describe(node) for node in consumers}
@@ -74,6 +75,7 @@ def _uses(source: SourceNode, operators: Sequence[OperatorNode]) -> str:
 
 def _leads(source: SourceNode, node: Node) -> bool:
     """Whether a stream has the bounds of a source: nothing between them makes bounds of its own."""
-    if isinstance(node, SelectNode | WhereNode | UnionNode) or (isinstance(node, OperatorNode) and node.passes_updates):
+    transparent = isinstance(node, OperatorNode) and node.config.passes_updates
+    if isinstance(node, SelectNode | WhereNode | UnionNode) or transparent:
         return any(_leads(source, part) for part in node.inputs)
     return node is source

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import add
 
 from penstock.core.budget import show_bytes
+from penstock.core.waits import Waits
 from penstock.flow.display import table
-from penstock.operators.lookup import Waits
 
 KEPT = 1000
 """Epochs whose reports are kept one by one."""
@@ -168,45 +165,3 @@ class Report:
         head = ["epoch", "rows in", "late", "rows out", "state rows", "state", "bounds", "seconds"]
         title = str(self).partition("\n")[0]
         return table(title, head, [epoch.cells() for epoch in self.epochs[-_SHOWN:]])
-
-
-def counts_of(logic: object) -> dict[str, int]:
-    """What a shard of an operator counts of its own; most count nothing.
-
-    >>> counts_of(object())
-    {}
-    """
-    counts: dict[str, int] = logic.counts() if hasattr(logic, "counts") else {}
-    return counts
-
-
-def added_up(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The counts of all the shards of an operator.
-
-    >>> added_up([{"hits": 2, "reads": 0}, {"hits": 3, "reads": 0}])
-    {'hits': 5, 'reads': 0}
-    """
-    total: Counter[str] = Counter()
-    for each in counts:
-        total.update(each)
-    return dict(total)
-
-
-def waits_of(logic: object) -> Waits | None:
-    """The rows that wait in a shard of an operator, if it is one that lets rows wait.
-
-    >>> waits_of(object()) is None
-    True
-    """
-    waits: Waits | None = logic.waits() if hasattr(logic, "waits") else None
-    return waits
-
-
-def all_waits(waits: Iterable[Waits | None]) -> Waits | None:
-    """Those of all the shards of an operator; their number adds up, the oldest is the oldest of all.
-
-    >>> all_waits([Waits(1, oldest=5), Waits(2, oldest=3)])
-    Waits(rows=3, oldest=3, bound=-9223372036854775808, unit='ticks')
-    """
-    known = [each for each in waits if each is not None]
-    return reduce(add, known) if known else None

@@ -18,11 +18,11 @@ from penstock.core.errors import ConfigError, SqlError
 from penstock.core.rows import first_twice
 from penstock.core.windows import Sliding
 from penstock.core.within import LEFT, RIGHT
-from penstock.flow.graph import JoinNode
+from penstock.flow.graph import OperatorNode
 from penstock.flow.stream import Stream
 from penstock.operators.aggregate.config import EMITTED, AnyFunction
 from penstock.operators.aggregate.spellings import AGGREGATES
-from penstock.operators.window_join import LEFT_ONLY, JoinKeys, JoinTime
+from penstock.operators.window_join import LEFT_ONLY, JoinKeys, JoinTime, WindowJoin
 from penstock.sql import Call, Column, Query, Source, parse
 from penstock.sql.names import quoted, unquoted
 
@@ -240,8 +240,10 @@ def _as_written(expression: str) -> str:
 def _unqualified(query: Query, joined: Stream) -> Callable[[str], str]:
     """Expressions over a join, with the columns of its results instead of ``alias.column``."""
     node = joined._node
-    assert isinstance(node, JoinNode)
-    sides = dict(zip((source.alias for source in query.sources), node.sides, strict=True))
+    if not isinstance(node, OperatorNode) or not isinstance(node.config, WindowJoin):
+        raise TypeError(node)
+    how = node.config.how
+    sides = dict(zip((source.alias for source in query.sources), node.config.sides(node.types), strict=True))
     ticked = "`(?:[^`]|``)+`"
     qualified = re.compile(rf"'(?:[^'\\]|\\.)*'|\b({'|'.join(map(re.escape, sides))})\.(\w+|{ticked})|{ticked}")
 
@@ -251,7 +253,7 @@ def _unqualified(query: Query, joined: Stream) -> Callable[[str], str]:
         if not sides[found[1]]:
             ours = query.sources[LEFT].alias
             raise ConfigError(
-                f"'{found[0]}' is not in the results: LEFT {node.config.how.upper()} JOIN gives rows of {ours} only. "
+                f"'{found[0]}' is not in the results: LEFT {how.upper()} JOIN gives rows of {ours} only. "
                 f"Use columns of {ours}."
             )
         name = unquoted(found[2])

@@ -12,19 +12,16 @@ import pyarrow as pa
 from penstock.core.checks import is_whole
 from penstock.core.durations import Duration, DurationLike
 from penstock.core.errors import ConfigError, WindowError
+from penstock.core.master import Freshness
 from penstock.core.rows import RowType, first_twice
 from penstock.core.time import FARTHEST
 from penstock.core.windows import SlideByTuple, Window, sliding
 from penstock.core.within import LEFT, RIGHT, Band, Tumbling
 from penstock.flow.display import preformatted, table
 from penstock.flow.graph import (
-    AggregateNode,
-    Freshness,
-    JoinNode,
-    LookupNode,
     Node,
     OperatorNode,
-    ProgressNode,
+    Pairs,
     SelectNode,
     SourceNode,
     UnionNode,
@@ -32,6 +29,7 @@ from penstock.flow.graph import (
     check_unique,
     clock_of,
     late_columns,
+    operators_of,
     passes,
     reach_of,
     sources_of,
@@ -41,17 +39,16 @@ from penstock.flow.keys import common_key, table_key
 from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
 from penstock.kernels.hashing import can_hash
 from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, WindowAggregate, method_by_groups
-from penstock.operators.aggregate.config import Method as AggregateMethod
 from penstock.operators.aggregate.functions import Count
-from penstock.operators.aggregate.methods import Buffering
-from penstock.operators.lookup import LookupJoin, LookupMethod, Stages, lookup_method_name
+from penstock.operators.aggregate.methods import AggregateMethodLike
+from penstock.operators.lookup import METHODS as LOOKUP_METHODS
+from penstock.operators.lookup import LookupJoin, LookupMethodLike
 from penstock.operators.lookup.config import LookupHow, check_names, in_order_of
-from penstock.operators.lookup.methods import MethodName
 from penstock.operators.lookup.shedding import Shed, Shedding
 from penstock.operators.progress import Distinct, DupElim, Sort
 from penstock.operators.window_join import JoinKeys, JoinTime, WindowJoin
 from penstock.operators.window_join.config import default_time, read_how, read_on
-from penstock.operators.window_join.methods import Method, read_method
+from penstock.operators.window_join.methods import JoinMethodLike, read_method
 
 if TYPE_CHECKING:
     from penstock.flow.flow import Flow, Query
@@ -367,7 +364,7 @@ class Stream(Outlets):
         how: str = "inner",
         where: str | None = None,
         time: JoinTime | None = None,
-        method: Method = "auto",
+        method: JoinMethodLike = "auto",
         suffix: str = "_right",
         name: str | None = None,
     ) -> Stream:
@@ -376,6 +373,8 @@ class Stream(Outlets):
         `on`: the key columns, or a mapping from ours to theirs. `within`: `band`, `windows` or `tumbling`.
         `how`: inner, left, right, full, semi or anti. `where`: one more condition on the pairs of an inner join, as
         a Spark SQL expression over ``l`` and ``r``. `time`: which of a result's two times the next operator goes by.
+        `method`: chosen before each epoch if left out; else a name, as ``"ewj"``, or the parameters of a method, as
+        ``pk.Ewj(probe=0.5)``.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -396,7 +395,7 @@ class Stream(Outlets):
         how: str,
         where: str | None,
         time: JoinTime | None,
-        method: Method = "auto",
+        method: JoinMethodLike = "auto",
         suffix: str = "_right",
         name: str | None = None,
         keys: JoinKeys = "merged",
@@ -410,21 +409,21 @@ class Stream(Outlets):
             pairs, within, kind, time or default_time(kind), suffix, left.unit, read_method(method), keys
         )
         clock = config.clock(types)
-        node = JoinNode(
+        node = OperatorNode(
             columns=config.output(types),
             time=clock[0] if len(clock) == 1 else None,
             unit=left.unit,
             timed=bool(clock),
             clock=clock,
             name=self._flow._operator_name(name, "join"),
-            left=left,
-            right=right,
+            inputs=(left, right),
             config=config,
             types=types,
-            where=where,
+            timing=config.timing,
+            pairs=None if where is None else Pairs(where, config.sides(types)),
         )
-        if where is not None:
-            self._flow._check_pairs(node, where)
+        if node.pairs is not None:
+            self._flow._check_pairs(node, node.pairs)
         return self._made(node)
 
     def lookup(
@@ -436,7 +435,7 @@ class Stream(Outlets):
         memory: str | int | None = None,
         max_age: DurationLike | None = None,
         shed: Shedding | Shed = "none",
-        method: LookupMethod = "auto",
+        method: LookupMethodLike = "auto",
         suffix: str = "_right",
         name: str | None = None,
     ) -> Stream:
@@ -448,7 +447,7 @@ class Stream(Outlets):
         (``"latest"``). `memory`: how much of the flow's memory to use. `max_age`: how long, in event time, a row may
         wait for others that need the same part of the table; 0 for not at all. `shed`: what becomes of rows that arrive
         faster than they can be answered; ``"considering"`` puts those aside for later that share their reads with the
-        fewest.
+        fewest. `method`: chosen before each epoch if left out; else a name, as ``"cinlj"``.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -465,10 +464,7 @@ class Stream(Outlets):
                 raise ConfigError.unknown_column("on", ours, node.columns.names)
         if freshness not in get_args(Freshness):
             raise ConfigError(f"freshness={freshness!r} is not one of {', '.join(get_args(Freshness))}.")
-        if not isinstance(method, str | Stages):
-            raise ConfigError(
-                f"method={method!r} is not the name of a method. Write one of {', '.join(get_args(MethodName))}."
-            )
+        LOOKUP_METHODS.of(method)
         aside = _shedding(shed)
         called = self._flow._operator_name(name, "lookup")
         given = os.fspath(table) if isinstance(table, os.PathLike) else table
@@ -478,23 +474,22 @@ class Stream(Outlets):
         types = (RowType(_as_keys(node.columns, keys, source.columns), tuple(ours for ours, _ in keys), node.time),)
         age = None if max_age is None else _age(max_age)
         waits = None if age is None or not age.amount else age
-        config = LookupJoin(source, keys, how, method, suffix, waits, node.unit, shed=aside)
+        config = LookupJoin(source, keys, how, method, suffix, waits, node.unit, shed=aside, freshness=freshness)
         if age != waits and config.defers:
             raise ConfigError(_must_not_wait(config))
         if freshness == "latest" and config.stages.defers:
             # A snapshot is copied into pages, which suit every method.
             config.stages.check(source.open())
-        made = LookupNode(
+        made = OperatorNode(
             columns=config.output(types),
             time=node.time,
             unit=node.unit,
             timed=node.timed and node.time is not None,
             clock=() if node.time is None else (node.time,),
             name=called,
-            input=node,
+            inputs=(node,),
             config=config,
             types=types,
-            freshness=freshness,
             memory=None if memory is None else self._flow._check_memory(memory),
         )
         return self._made(made)
@@ -534,25 +529,23 @@ class Stream(Outlets):
         for place, member in enumerate(members):
             if not member.timed:
                 which = f"stream {place}" if len(members) > 1 else "the stream"
-                raise ConfigError(
-                    f"{kind}(): {which} has lost its event time: before a join or a lookup its time column was not "
-                    f"selected. Keep the time column in the .select(…) before that."
-                )
+                raise ConfigError(f"{kind}(): {which} has lost its event time: {_how_time_was_lost(member)}")
         node = members[0]
         clocks = [clock_of(member) for member in members]
-        clock, timing = clocks[0] if all(one == clocks[0] for one in clocks) else ((), None)
+        clock, timing = clocks[0] if all(one == clocks[0] for one in clocks) else ((), config.timing)
         time = node.time if all(member.time == node.time for member in members) else None
-        made = ProgressNode(
-            columns=node.columns,
+        types = (RowType(_with_plain_keys(node.columns, keys), keys, time),) * len(members)
+        made = OperatorNode(
+            columns=config.output(types),
             time=time,
             unit=node.unit,
             timed=bool(clock),
             clock=clock,
             name=self._flow._operator_name(name, kind),
-            members=members,
+            inputs=members,
             timing=timing,
             config=config,
-            types=(RowType(node.columns, keys, time),) * len(members),
+            types=types,
         )
         return self._made(made)
 
@@ -592,7 +585,7 @@ class Windowed:
         self,
         *,
         emit: Emit = "final",
-        method: AggregateMethod | Buffering = "auto",
+        method: AggregateMethodLike = "auto",
         name: str | None = None,
         start: str = "window_start",
         end: str = "window_end",
@@ -603,7 +596,8 @@ class Windowed:
 
         Columns: those of `by`, `window_start`, `window_end` (exclusive), and the aggregates under their names. The
         results leave once their window is complete. `having` keeps those for which a Spark SQL condition on these
-        columns holds, as ``.where(…)`` on the results does.
+        columns holds, as ``.where(…)`` on the results does. `method` of sliding windows: chosen before each epoch if
+        left out; else a name, as ``"wid"``.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -632,7 +626,7 @@ class Windowed:
         self,
         aggregates: Mapping[str, AnyFunction],
         emit: Emit = "final",
-        method: AggregateMethod | Buffering = "auto",
+        method: AggregateMethodLike = "auto",
         name: str | None = None,
         start: str = "window_start",
         end: str = "window_end",
@@ -641,11 +635,7 @@ class Windowed:
         stream = self._stream
         node = stream._node
         if not node.timed:
-            raise ConfigError(
-                "The stream has lost its event time: its time column was not selected before a join, a lookup, "
-                ".distinct(), .sort() or .merge(), or windows were aggregated. Keep the time column in the .select(…) "
-                "before that, or look up after the last window."
-            )
+            raise ConfigError(f"The stream has lost its event time: {_how_time_was_lost(node)}")
         by_groups = method_by_groups(self._window, emit, method)
         statements = None if by_groups is None else statements_for(node, self._by)
         config = WindowAggregate(
@@ -664,19 +654,38 @@ class Windowed:
         if statements is not None:
             types += (RowType(_decoded(statements.columns), config.keys),)  # type: ignore[assignment]
         by_rows = isinstance(self._window, BY_ROWS)
-        made = AggregateNode(
+        made = OperatorNode(
             columns=config.output(types),
             time=None,
             unit=node.unit,
             timed=not by_rows,
             clock=() if by_rows else (end,),
             name=stream._flow._operator_name(name, "window"),
-            input=node,
+            inputs=(node,) if statements is None else (node, statements),
             config=config,
             types=types,
-            statements=statements,
+            timing=config.timing,
         )
         return stream._made(made)
+
+
+def _how_time_was_lost(node: Node) -> str:
+    """Why the rows of a stream have no event time any more, and what to do about it."""
+    windows = [part for part in operators_of(node) if part.config.window_start is not None]
+    if any(not part.clock for part in windows):
+        return (
+            "windows that count rows have an order, but no time. Use windows of time, or do what needs a time before "
+            "them."
+        )
+    if windows:
+        return (
+            "results of windows go by the end of their window, which no join or lookup hands on. Join or look up after "
+            "the last operator that needs a time, or before the windows."
+        )
+    return (
+        "its time column was not selected, under its own name, before a join, a lookup, .distinct(), .sort() or "
+        ".merge(). Keep the time column in the .select(…) before that."
+    )
 
 
 def _check_reach(node: Node, window: Window) -> None:
@@ -792,6 +801,14 @@ def _needed(node: Node, config: WindowAggregate) -> pa.Schema:
     return pa.schema([field for field in node.columns if field.name in wanted])
 
 
+def _with_plain_keys(columns: pa.Schema, keys: Sequence[str]) -> pa.Schema:
+    """Columns in which keys that are dictionaries of anything but text are values: Arrow cannot encode them again."""
+    kinds = {name: columns.field(name).type for name in keys}
+    values = {name: kind.value_type for name, kind in kinds.items() if pa.types.is_dictionary(kind)}
+    plain = {name: kind for name, kind in values.items() if not (pa.types.is_string(kind) or pa.types.is_binary(kind))}
+    return pa.schema([field.with_type(plain.get(field.name, field.type)) for field in columns])
+
+
 def _decoded(columns: pa.Schema) -> pa.Schema:
     """Columns as what an aggregation compares: a dictionary as its values, a short decimal as one of 128 bits."""
     return pa.schema([field.with_type(_values_of(field.type)) for field in columns])
@@ -845,10 +862,7 @@ def _check_join(
         )
     for side, node in (("left", left), ("right", right)):
         if not node.timed:
-            raise ConfigError(
-                f"The {side} stream has lost its event time: it is a join of streams whose time columns were not "
-                f"selected. Keep the time column in the .select(…) before that join."
-            )
+            raise ConfigError(f"The {side} stream has lost its event time: {_how_time_was_lost(node)}")
     if left.unit != right.unit:
         raise ConfigError(
             f"The left time counts {left.unit}, the right one {right.unit}: they cannot be compared. "
@@ -899,7 +913,7 @@ def _age(max_age: DurationLike) -> Duration:
 
 def _must_not_wait(config: LookupJoin) -> str:
     shed = config.shed
-    waits = f"shed={shed.policy!r}" if shed.on else f"method={lookup_method_name(config.method)!r}"
+    waits = f"shed={shed.policy!r}" if shed.on else f"method={config.method_name!r}"
     instead = "shed='none'" if shed.on else "method='auto'"
     return (
         f"max_age=0 says that no row may wait, but {waits} lets rows wait. Write how long, as in '10 s', or {instead}."

@@ -14,8 +14,6 @@ from typing import Any
 
 from penstock.core.errors import CheckpointError
 from penstock.flow.graph import (
-    JoinNode,
-    LookupNode,
     Node,
     OperatorNode,
     SelectNode,
@@ -105,10 +103,10 @@ class Start:
 def _inputs(node: OperatorNode) -> str:
     """What an operator gets, in words: its inputs, a condition on pairs, the table that it looks up in."""
     shown = ", ".join(_way(part) for part in node.inputs)
-    if isinstance(node, JoinNode) and node.where is not None:
-        shown += f" where {node.where}"
-    if isinstance(node, LookupNode):
-        shown += f" and the table {node.config.table}"
+    if node.pairs is not None:
+        shown += f" where {node.pairs.condition}"
+    if node.config.master is not None:
+        shown += f" and the table {node.config.master.table}"
     return shown
 
 

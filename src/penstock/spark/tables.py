@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +14,7 @@ from pyspark.sql import types as st
 
 from penstock.core.budget import parse_bytes
 from penstock.core.errors import ConfigError, FlowError, TableError
-from penstock.core.master import MasterTable, TableSource
-from penstock.flow.graph import Freshness, LookupNode
+from penstock.core.master import Freshness, Master, MasterTable, TableSource
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import shard_of
 from penstock.spark.session import exists
@@ -26,7 +25,7 @@ from penstock.storage.tables.delta import LOG, DeltaLog
 from penstock.storage.tables.manifest import Versions
 from penstock.storage.tables.pages import PageTable
 from penstock.storage.tables.parquet import ParquetTable
-from penstock.storage.tables.reading import copied, settled
+from penstock.storage.tables.reading import copied, pinned
 
 _PLACE = "__place"
 """Beside a row: which task writes it."""
@@ -38,6 +37,9 @@ class FrameTable:
 
     frame: DataFrame
     keys: tuple[str, ...]
+
+    store: ClassVar[str] = "pages"
+    versioned: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.frame.isStreaming:
@@ -90,13 +92,13 @@ def _frame(spark: SparkSession, path: str, keys: tuple[str, ...]) -> DataFrame:
     return spark.read.schema(columns).parquet(*files) if files else spark.createDataFrame([], columns)
 
 
-def settled_on_spark(node: LookupNode, folder: str, memory: int) -> TableSource:
+def pinned_on_spark(master: Master, folder: str, memory: int) -> TableSource:
     """The table to read from now on: a DataFrame in pages under `folder`, written there if it is not yet."""
-    table: Any = node.config.table
-    if isinstance(table, ArrowTable) and node.freshness == "snapshot":
+    table: Any = master.table
+    if isinstance(table, ArrowTable) and master.freshness == "snapshot":
         return copied(table, folder)  # A restart may bring another one.
     if not isinstance(table, FrameTable):
-        return settled(table, node.freshness, folder)
+        return pinned(table, master.freshness, folder)
     if Versions(folder).numbers():
         return PageTable(folder)
     return write_pages(table.frame, folder, table.keys, memory=memory)

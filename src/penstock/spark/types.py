@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
-from penstock.core.durations import TimeUnit
 from penstock.core.errors import ConfigError
-from penstock.core.rows import TIME
-from penstock.core.time import FARTHEST, TIME_MAX, TIME_MIN
+from penstock.core.time import TIME_MAX, TIME_MIN
 
 
 def arrow_columns(schema: st.StructType) -> pa.Schema:
@@ -54,15 +52,6 @@ def said_as_long(column: Column, kind: st.DataType) -> Column:
     """What a punctuation says, as a long; the two ends of the axis, before and after every row, say nothing."""
     number = time_as_long(column, kind)
     return sf.when(~number.isin(TIME_MIN, TIME_MAX), number) if isinstance(kind, st.LongType) else number
-
-
-def in_range(unit: TimeUnit) -> str:
-    """Whether a row's time is near enough to 0 to be used, as SQL: the same rule as `core.time.in_range`.
-
-    >>> in_range("days")
-    '__time BETWEEN -1073741823L AND 1073741823L'
-    """
-    return f"{TIME} BETWEEN {long(1 - FARTHEST[unit])} AND {long(FARTHEST[unit] - 1)}"
 
 
 def time_from_long(column: Column, kind: st.DataType) -> Column:
@@ -144,3 +133,16 @@ def quoted(name: str) -> str:
     '`a.b`'
     """
     return "`" + name.replace("`", "``") + "`"
+
+
+def union(parts: Sequence[DataFrame], by_name: bool = False) -> DataFrame:
+    """All the rows of several DataFrames."""
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.unionByName(part, allowMissingColumns=True) if by_name else whole.union(part)
+    return whole
+
+
+def run(rows: DataFrame) -> None:
+    """Compute rows for what happens on the way: they are counted or kept, and go nowhere."""
+    rows.write.format("noop").mode("append").save()

@@ -81,7 +81,7 @@ def _by_port(pages: Iterable[Page]) -> list[list[_Run]]:
     """The runs of each port in order of time."""
     parts: dict[tuple[int, str], list[Page]] = {}
     for page in pages:
-        parts.setdefault((page.port, page.run or f"{page.name}:{page.begin}"), []).append(page)
+        parts.setdefault((page.kind, page.maker or f"{page.name}:{page.begin}"), []).append(page)
     ports: dict[int, list[_Run]] = {}
     for (port, _), ours in parts.items():
         ports.setdefault(port, []).append(_Run(tuple(ours)))
@@ -125,8 +125,8 @@ def _merge(pages: list[Page], store: PageStore, budget: Budget) -> list[Page]:
     if sum(page.nbytes for page in pages) > _LARGEST_RUN * budget.room:
         return pages
     run = uuid.uuid4().hex[:12]
-    merged = [replace(page, run=run) for page in _merge_range(pages, _HASHES, store, budget)]
-    if {replace(page, run=None) for page in merged} == {replace(page, run=None) for page in pages}:
+    merged = [replace(page, maker=run) for page in _merge_range(pages, _HASHES, store, budget)]
+    if {replace(page, maker=None) for page in merged} == {replace(page, maker=None) for page in pages}:
         return pages
     return merged
 
@@ -169,7 +169,7 @@ def _rewrite(pages: Sequence[Page], store: PageStore) -> list[Page]:
     met = np.concatenate([_marks(page, store) for page in pages])[order.to_numpy()]
     kept = store.put(pa.RecordBatch.from_arrays([pa.array(met)], names=["met"])) if met.any() else None
     rows = pa.RecordBatch.from_arrays(columns, schema=parts[0].schema)
-    return [write_page(store, pages[0].port, rows, marks=kept)]
+    return [write_page(store, pages[0].kind, rows, marks=kept)]
 
 
 def _whole(parts: Sequence[pa.RecordBatch], place: int) -> pa.Array:

@@ -30,7 +30,7 @@ _HEAD_PAGES = 8
 _WIDEST_ROW = 4
 """So many pages at most; a wider row is refused."""
 
-_RUN = "queue"
+_MAKER = "queue"
 """All pages of a queue are one run, so that compaction leaves them, and with them the order, alone."""
 
 
@@ -151,7 +151,7 @@ class SpillingQueue:
         self.memory = Budget(0)
 
     def _resume(self, state: State) -> None:
-        self._middle.extend(page for page in state.pages if page.port == self._port)
+        self._middle.extend(page for page in state.pages if page.kind == self._port)
         self._rows = sum(page.rows for page in self._middle)
         self._spilled = sum(page.nbytes for page in self._middle)
         if self._rows != (saved := state.meta.get("rows", 0)):
@@ -167,16 +167,16 @@ class SpillingQueue:
 
     def _append(self, part: pa.RecordBatch) -> None:
         if self._tail and _size(self._tail) + part.nbytes > self._page:
-            self._settle(self._pop_tail())
+            self._place(self._pop_tail())
         if part.nbytes > self._page:
-            self._settle(self._hold(part))
+            self._place(self._hold(part))
             return
         self._tail.append(self._hold(part))
         # Each part is at least twice its successor, so that many small puts make few parts, copied few times.
         while len(self._tail) > 1 and 2 * self._tail[-1].rows.num_rows > self._tail[-2].rows.num_rows:
             self._tail[-2:] = [self._join(self._tail[-2:])]
 
-    def _settle(self, part: _Held) -> None:
+    def _place(self, part: _Held) -> None:
         """Place what leaves the tail: at the head if it follows it and there is room, else in the store."""
         if not self._middle and _size(self._head) + part.size <= _HEAD_PAGES * self._page:
             self._head.append(part)
@@ -191,7 +191,7 @@ class SpillingQueue:
     def _spill(self, part: _Held) -> Page:
         page = Page(
             name=self._store.put(part.rows),
-            port=self._port,
+            kind=self._port,
             begin=0,
             end=part.rows.num_rows,
             nbytes=part.rows.nbytes,
@@ -199,7 +199,7 @@ class SpillingQueue:
             max_time=TIME_MAX,
             min_hash=0,
             max_hash=2**64 - 1,
-            run=_RUN,
+            maker=_MAKER,
         )
         self._free(part)
         self._spilled += page.nbytes

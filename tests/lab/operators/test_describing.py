@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.operators import Describing
 from penstock.core.errors import ConfigError
 from penstock.core.time import TIME_MAX, TIME_MIN
-from penstock.lab.operators import Describing
 from penstock.operators.progress import Describe
 from tests.streams import examples
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.core.punctuation import Punctuation, below
+from lab.operators import BSort, Meld, Merge, Paging, Projection
+from lab.operators.bsort import Sorting
+from lab.operators.meld import Melding
+from lab.operators.merge import Merging
+from lab.operators.paging import Pager
+from lab.operators.punctuation import Punctuation, below
 from penstock.core.time import clamp
-from penstock.lab.operators import BSort, Meld, Merge, Paging, Projection
-from penstock.lab.operators.bsort import Sorting
-from penstock.lab.operators.meld import Melding
-from penstock.lab.operators.merge import Merging
-from penstock.lab.operators.paging import Pager
 from tests.items import Bound, Host, rows
 
 # Meld: the least of the inputs' bounds, each said once (spec 2.10, 6.10)
@@ -19,7 +19,7 @@ from tests.items import Bound, Host, rows
 def test_a_union_as_far_as_its_fastest_input_is_broken_by_a_row_of_the_other(monkeypatch):
     stream = Bound(0, 9), Bound(1, 4)
     assert Host(Meld(2), inputs=2).on(*stream).logic.news().bound == 4, "a row at 4 may come on the second"
-    monkeypatch.setattr("penstock.lab.operators.meld.min", max, raising=False)
+    monkeypatch.setattr("lab.operators.meld.min", max, raising=False)
     assert Host(Meld(2), inputs=2).on(*stream).logic.news().bound == 9
 
 
@@ -58,7 +58,7 @@ def test_a_union_that_forgets_what_it_said_says_it_again(monkeypatch):
 def test_a_merge_that_does_not_wait_for_the_slowest_is_out_of_order(monkeypatch):
     stream = rows((1, 9), port=0), rows((1, 4), port=1)
     assert Host(Merge(2), inputs=2).on(*stream).end().times() == [4, 9]
-    monkeypatch.setattr("penstock.lab.operators.merge.min", max, raising=False)
+    monkeypatch.setattr("lab.operators.merge.min", max, raising=False)
     host = Host(Merge(2), inputs=2).on(*stream).end()
     assert (host.times(), host.times("late")) == ([9], [4])
 

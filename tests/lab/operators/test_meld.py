@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.operators import Meld
 from penstock.core.errors import ConfigError
 from penstock.core.rows import TIME
-from penstock.lab.operators import Meld
 from tests.items import Bound, Host, Restart, Rows, memories, rows, streams
 from tests.oracle.progress import LEAST, effective
 from tests.streams import examples

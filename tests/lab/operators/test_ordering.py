@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.operators import BSort, Merge
 from penstock.core.errors import ConfigError
-from penstock.lab.operators import BSort, Merge
 from tests.items import Bound, Host, Restart, Rows, is_sorted, memories, rows, streams
 from tests.streams import examples
 

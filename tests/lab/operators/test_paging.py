@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.operators import Paging
 from penstock.core.errors import ConfigError
-from penstock.lab.operators import Paging
 from tests.items import Bound, Host, Restart, Rows, memories, rows, streams
 from tests.streams import examples
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.operators import Computed, Projection, select
+from lab.operators.punctuation import Punctuation, Range, below
 from penstock.core.errors import PunctuationError
-from penstock.core.punctuation import Punctuation, Range, below
-from penstock.lab.operators import Computed, Projection, select
 from tests.streams import examples
 
 MINUTE = Computed("ts", lambda ts: ts // 6, keeps="order")

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lab.feeding import SECOND, Fed
+from lab.workloads.netflow import PACKETS, DataSet
 from penstock.core.rows import RowType
 from penstock.core.time import as_times
 from penstock.core.windows import sliding
-from penstock.lab.feeding import SECOND, Fed
+from penstock.operators.aggregate import AdaptWid
 from penstock.operators.aggregate import spellings as pk
 from penstock.operators.aggregate.config import WindowAggregate
-from penstock.operators.aggregate.methods import AdaptWid
-from penstock.workloads.netflow import PACKETS, DataSet
 
 THRESHOLDS = {"eager": 0.0, "lazy": float("inf"), "adapt": None}
 COLUMNS = pa.schema([PACKETS.field(name) for name in ("srcIP", "len", "ts")])

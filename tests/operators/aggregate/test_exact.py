@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
 from penstock.core.windows import PartitionedWindow, TupleWindow, sliding
+from penstock.operators.aggregate import AdaptWid
 from penstock.operators.aggregate.config import early
-from penstock.operators.aggregate.methods import AdaptWid
 from penstock.operators.aggregate.paned import PanedAggregation
 from penstock.operators.aggregate.tuples import ArrivalAggregation
 from tests.aggregates import (

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lab.update_counts import WindowCosts
 from penstock.core.budget import Budget
 from penstock.core.errors import ConfigError, WindowError
 from penstock.core.meter import Tally
@@ -17,12 +18,10 @@ from penstock.core.rows import TIME, RowType
 from penstock.core.time import TIME_MAX
 from penstock.core.windows import PartitionedWindow, TupleWindow, landmark, session, slide_by_tuple, sliding
 from penstock.kernels.hashing import hash_keys
+from penstock.operators.aggregate import AdaptWid, Buffering
 from penstock.operators.aggregate import spellings as pk
 from penstock.operators.aggregate.aggregation import Given
 from penstock.operators.aggregate.config import WindowAggregate
-from penstock.operators.aggregate.costs import WindowCosts
-from penstock.operators.aggregate.low_level import LowLevel, _Slot, _Table, evictions
-from penstock.operators.aggregate.methods import AdaptWid, Buffering
 from penstock.operators.aggregate.paned import PanedAggregation
 from penstock.operators.aggregate.partials import Source, write_folded
 from penstock.operators.aggregate.wid import WidAggregation
@@ -264,57 +263,6 @@ def test_f15_a_group_may_turn_again_and_again():
     assert run(again).results == again.expected()
 
 
-def rolled_up(settings: LowLevel, groups, wids) -> Counter:
-    total: Counter = Counter()
-    for gone in evictions(settings, groups, wids):
-        total[gone.group, gone.wid] += gone.rows
-    return total
-
-
-@pytest.mark.parametrize("flush", ["iop-slow", "lazy", "oop-slow"])
-@pytest.mark.parametrize("slots", [1, 2, 7, 64, 1000])
-def test_f24_what_leaves_the_table_sums_up_whatever_its_size(flush, slots):
-    rng = np.random.default_rng(slots)
-    wids = np.sort(rng.integers(0, 6, 500)) - (rng.integers(0, 3, 500) if flush != "iop-slow" else 0)
-    groups = rng.integers(0, 30, 500)
-    settings = LowLevel(slots, flush, every=5)
-    assert rolled_up(settings, groups, wids) == Counter(zip(groups.tolist(), wids.tolist(), strict=True))
-
-
-@pytest.mark.parametrize("slots", [1, 2, 7, 64])
-def test_f24_in_order_processing_puts_windows_out_in_order(slots):
-    rng = np.random.default_rng(slots)
-    wids = np.sort(rng.integers(0, 6, 300))
-    out = [gone.wid for gone in evictions(LowLevel(slots, "iop-slow"), rng.integers(0, 30, 300), wids)]
-    assert out == sorted(out)
-
-
-def test_f24_lazy_flush_is_never_more_than_so_many_windows_behind():
-    rng = np.random.default_rng(1)
-    wids = np.sort(rng.integers(0, 20, 400))
-    for gone in evictions(LowLevel(512, "lazy", behind=2), rng.integers(0, 90, 400), wids):
-        if gone.at < 400:
-            assert wids[gone.at] - gone.wid <= 4
-
-
-class PrintedTable(_Table):
-    """Fig 8-6: the flush does not step over a slot that is not old."""
-
-    def _flush_one(self):
-        slot = self._slots[self._place] if self._place < self._settings.slots else None
-        if slot is not None and self._is_old(slot):
-            yield from self._leave(self._place)
-            self._place += 1
-
-
-@pytest.mark.parametrize(("table", "leaves"), [(_Table, 1), (PrintedTable, 0)])
-def test_f24_the_printed_slow_flush_sticks_at_a_slot_that_is_not_old(table, leaves):
-    flushing = table(LowLevel(4, "iop-slow"))
-    flushing._current = 5
-    flushing._slots = [_Slot(0, 5, 1), None, _Slot(2, 4, 3), None]
-    assert len(list(flushing._flush_one())) == leaves
-
-
 def bins(events, range_: int, purge: str) -> Counter:
     """Fig 6-7 row by row, counting: the corrected purge keeps the last expired bin, the printed one keeps none."""
     values, starts, out = {-(10**9): 0}, set(), Counter()
@@ -492,5 +440,5 @@ def test_zoned_timestamps_come_back_as_they_were():
     table = pa.table({"k": [1], "t": pa.array([3_600_000_001], kind)})
     times = table["t"].cast(pa.timestamp("us", "UTC")).combine_chunks().view(pa.int64())
     list(logic.rows(0, rows.enter(table.append_column(TIME, times), hash_keys([table["k"].combine_chunks()]))))
-    (out,) = logic.end()
+    (out,) = logic.advance(0, TIME_MAX)
     assert out.rows.column("window_start").cast(pa.int64()).to_pylist() == [3_600_000_000]

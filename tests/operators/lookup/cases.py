@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from penstock.core.budget import Budget
 from penstock.core.durations import Duration
 from penstock.core.operator import Quiet, State
 from penstock.core.pages import clip_page
-from penstock.core.rows import RowType
+from penstock.core.rows import HashedBy, RowType
 from penstock.core.time import TIME_MAX, TIME_MIN
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import hash_range, shard_of
@@ -46,6 +47,7 @@ class Case:
     epochs: tuple[tuple[tuple[int | None, int], ...], ...]
     shards: tuple[int, ...]
     memory: int
+    hashed_by: HashedBy = "hash_keys"
 
     @property
     def stream(self) -> list[dict[str, int | None]]:
@@ -60,10 +62,10 @@ class Case:
 class Run:
     """A host in small: shards, budgets, epochs, state saved and taken up again, also by other numbers of shards."""
 
-    def __init__(self, config: LookupJoin, memory: int, store=None) -> None:
+    def __init__(self, config: LookupJoin, memory: int, store=None, hashed_by: HashedBy = "hash_keys") -> None:
         self.config = config
         self.memory = memory
-        self.types = RowType(STREAM, ("k",), "t")
+        self.types = RowType(STREAM, ("k",), "t", hashed_by)
         self.results: Counter[tuple] = Counter()
         self.states = [State()]
         self.store = store or MemoryPages(Budget(10**9))
@@ -74,7 +76,7 @@ class Run:
 
     def copy(self) -> Run:
         """Another that goes on from the same state: an attempt that comes to nothing."""
-        other = Run(self.config, self.memory, self.store)
+        other = Run(self.config, self.memory, self.store, self.types.hashed_by)
         other.states, other.bound, other.promised, other.time = self.states, self.bound, self.promised, self.time
         return other
 
@@ -87,7 +89,8 @@ class Run:
             }
         )
         self.time += len(rows)
-        hashes = hash_keys([table.column("k").combine_chunks()])
+        keys = table.column("k").combine_chunks()
+        hashes = hash_keys([keys] if self.types.hashed_by == "hash_keys" else [keys, keys])
         entered = self.types.enter(table, hashes)
         places = shard_of(hashes, shards)
         states = self._on(shards)
@@ -153,7 +156,7 @@ class Shard:
         self.config = LookupJoin(table, (("k", "k"),), how, method, **more)
         self.budget = Budget(memory)
         self.store = MemoryPages(Budget(10**9))
-        self.types = RowType(STREAM, ("k",), "t")
+        self.types = RowType(STREAM, ("k",), "t", "hash_keys")
         self.logic = self.config.logic((self.types,), self.store, self.budget, State())
         self.keys: list[int | None] = []
         self.out: list[pa.RecordBatch] = []
@@ -169,8 +172,9 @@ class Shard:
         return self
 
     def end(self) -> Shard:
-        """The stream is over."""
-        self._take(self.logic.end())
+        """The stream is over, as hosts say it."""
+        self._take(self.logic.advance(0, TIME_MAX))
+        self._take(self.logic.idle(Quiet(rows=0)))
         return self
 
     def again(self, table=None) -> Shard:
@@ -214,7 +218,7 @@ def skewed(size: int, keys: int, exponent: float = 1.0, seed: int = 1) -> np.nda
 
 def run(case: Case, store=None) -> Run:
     """All the epochs of a case, and one more that ends the stream."""
-    at_work = Run(case.config, case.memory, store)
+    at_work = Run(case.config, case.memory, store, case.hashed_by)
     for rows, shards in zip(case.epochs, case.shards, strict=True):
         at_work.epoch(rows, shards)
     at_work.epoch((), case.shards[-1] if case.shards else 1, end=True)
@@ -301,4 +305,5 @@ def cases(draw, methods=None, quotas=(None, None, 0, 1, 2, 5), policies=("none",
     shards = draw(st.lists(st.integers(1, 3), min_size=len(epochs), max_size=len(epochs)))
     age = draw(st.sampled_from([None, None, *map(Duration.of, (0, 3, 20))]))
     config = replace(config, max_age=age, quota=draw(st.sampled_from(quotas)), shed=draw(sheddings(policies)))
-    return Case(config, tuple(epochs), tuple(shards), draw(st.sampled_from([20_000, 10**6])))
+    hashed_by = draw(st.sampled_from(get_args(HashedBy)))
+    return Case(config, tuple(epochs), tuple(shards), draw(st.sampled_from([20_000, 10**6])), hashed_by)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.core.budget import Budget
 from penstock.core.errors import BudgetError
 from penstock.core.kept import hand_over, kept_by
-from penstock.operators.lookup import Broadcast, Stages, lookup_method_name
+from penstock.operators.lookup import METHODS, Broadcast, Stages
 from penstock.storage.tables.build import build_page_table
 from tests.operators.lookup.cases import Shard, backs, cases, numbered, run
 from tests.streams import examples
@@ -95,6 +95,6 @@ def test_rows_that_waited_in_another_method_are_answered():
 
 
 def test_it_has_a_name_and_lets_nothing_wait_over_epochs():
-    assert lookup_method_name(Stages(Broadcast())) == "broadcast"
+    assert METHODS.name_of(Stages(Broadcast())) == "broadcast"
     assert not Stages(Broadcast()).defers
     assert isinstance(Shard(numbered(3), "broadcast").rows([1]).out[0], pa.RecordBatch)

@@ -17,7 +17,7 @@ def test_f04_f06_f29_a_lookup_join_equals_its_definition(case: Case):
     at_work = run(case)
     assert at_work.results == case.expected()
     assert at_work.peak <= case.memory
-    assert all(logic.tally().deferred == 0 for logic in at_work.logics)
+    assert all(logic.waits().rows == 0 for logic in at_work.logics)
 
 
 @examples(0.3)

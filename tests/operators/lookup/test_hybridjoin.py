@@ -22,7 +22,7 @@ def watched(monkeypatch) -> list[tuple[int, int]]:
 
     def look(back):
         waiting = back.waiting
-        assert len(waiting) == waiting.hash.size == waiting.partition.size == np.unique(waiting.seq).size
+        assert len(waiting) == waiting.hash.size == waiting.partition.size == np.unique(waiting._column("seq")).size
         assert sum(np.unique(waiting.hash, return_counts=True)[1]) == len(waiting)
         seen.append((back.free(some), len(waiting)))
 

@@ -105,7 +105,7 @@ def answered_rows_stay(patch):
     real = Waiting.take
 
     def take(self, which):
-        rows, numbers = self.rows(which), {name: getattr(self, name)[which] for name in _NUMBERS}
+        rows, numbers = self.rows(which), {name: self._column(name)[which] for name in _NUMBERS}
         if which.sum() == 1:
             return real(self, which)
         keep = which.copy()
@@ -156,7 +156,7 @@ def collide(patch, value=lambda k: 0):
     def hash_keys(columns):
         return np.array([value(k or 0) for k in columns[0].to_pylist()], np.uint64)
 
-    for module in (cases_module, logic_module, arrow):
+    for module in (cases_module, answers_module, arrow):
         patch.setattr(module, "hash_keys", hash_keys)
 
 

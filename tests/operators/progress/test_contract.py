@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lab.operators import BSort, Meld, Merge, Paging
 from penstock.core.time import TIME_MAX
-from penstock.lab.operators import BSort, Meld, Merge, Paging
 from penstock.operators.progress import Distinct, DupElim, Guard, Sort
 from tests.items import Bound, Host, rows
 from tests.streams import COLUMNS, ROWS, Idle

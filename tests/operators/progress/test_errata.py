@@ -12,7 +12,7 @@ from penstock.operators.progress.dup_elim import Eliminating
 from penstock.operators.progress.guard import Guarding
 from penstock.operators.progress.held import Held
 from penstock.operators.window_join import WindowJoin
-from penstock.operators.window_join.opob import OPOBJoin
+from penstock.operators.window_join.baselines.opob import OPOBJoin
 from penstock.operators.window_join.pairing import OneWay, Pairing
 from tests.items import Bound, Host, is_sorted, rows
 from tests.streams import Case, Run, advance, left, right, run
@@ -119,7 +119,8 @@ def test_a_right_row_let_go_of_while_a_left_row_waits_for_it_is_missed(monkeypat
     case = Case(windows(left=3, right=2), "inner", events, method="opib")
     assert run(case).results == case.expected()
     monkeypatch.setattr(
-        "penstock.operators.window_join.opib.horizon", lambda reach, port, bound: 90 if bound < TIME_MAX else bound
+        "penstock.operators.window_join.baselines.opib.horizon",
+        lambda reach, port, bound: 90 if bound < TIME_MAX else bound,
     )
     assert run(case).results != case.expected()
 

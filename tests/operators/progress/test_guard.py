@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 
-from penstock.core.errors import PunctuationError
-from penstock.core.punctuation import Punctuation, below
-from penstock.operators.progress import Guard, group_batch
+from penstock.operators.progress import Guard
 from tests.items import Bound, Host, Restart, Rows, memories, rows, streams
 from tests.oracle.progress import is_violator
-from tests.streams import ROWS, examples
+from tests.streams import examples
 
 
 def test_f01_a_violator_is_turned_away_and_counted():
@@ -58,12 +55,3 @@ def test_f01_a_grammatical_stream_passes_whole(items):
 def test_counts_survive_a_restart():
     host = Host(Guard()).on(Bound(0, 5), rows((1, 4)), Restart(), rows((1, 4)))
     assert host.logic.violators == 2
-
-
-def test_what_is_not_group_wise_is_refused_as_such():
-    with pytest.raises(PunctuationError) as refused:
-        group_batch(ROWS, [Punctuation.of(t=below(5))])
-    assert str(refused.value) == (
-        "punctuation(t=[, 5)) is not group-wise linear. Write t=below(…) and a constant for each of k, "
-        "and leave the other columns out."
-    )

@@ -120,7 +120,7 @@ def test_updates_are_seen_when_they_are_committed(database):
     after = source.open()
     assert get(after, [1, 2]) == [{"id": 1, "name": "Bea"}]
     assert after.version != version
-    assert after.changes(version).anything
+    assert after.changes(version).keys is None
 
 
 def test_an_updated_column_tells_which_keys_changed(database):
@@ -135,10 +135,10 @@ def test_an_updated_column_tells_which_keys_changed(database):
     assert second.version != first
     assert sorted(second.changes(first).keys.column("k").to_pylist()) == [1, 2]
     assert second.changes(second.version).keys.column("k").to_pylist() == [2]
-    assert second.changes("open:1").anything
+    assert second.changes("open:1").keys is None
     del second
     database.run("DELETE FROM t WHERE k = 2")
-    assert source.open().changes("at:2024-01-02 00:00:00.5").anything
+    assert source.open().changes("at:2024-01-02 00:00:00.5").keys is None
 
 
 def test_queries_may_tell_version_and_changes(database):
@@ -163,7 +163,7 @@ def test_queries_may_tell_version_and_changes(database):
 def test_an_empty_table_has_a_version_too_but_no_changes_to_tell(database):
     database.run("CREATE TABLE t (k INTEGER PRIMARY KEY, seen TIMESTAMP)")
     table = database.table("t", ("k",), updated_column="seen").open()
-    assert table.changes(table.version).anything
+    assert table.changes(table.version).keys is None
     assert (table.size.rows, table.partitions, scanned(table)) == (0, 1, [])
 
 

@@ -8,12 +8,13 @@ partials that a group leaves behind stay until their windows close. Results do n
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.errors import ConfigError
 from penstock.core.operator import Out, State
 from penstock.core.rows import hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
@@ -25,10 +26,10 @@ from penstock.operators.aggregate.config import Panes
 from penstock.operators.aggregate.entry import inside
 from penstock.operators.aggregate.inherited import Inherited
 from penstock.operators.aggregate.lanes import clean, counting
-from penstock.operators.aggregate.methods import AdaptWid
+from penstock.operators.aggregate.methods import AggregateMethod
 from penstock.operators.aggregate.partials import Piece, Source, cost, folded, pieces, slices, with_arrivals
 from penstock.operators.aggregate.results import Read
-from penstock.operators.aggregate.roles import by_port, port_of
+from penstock.operators.aggregate.roles import by_kind, page_kind
 from penstock.operators.aggregate.spread import spread_over_windows
 from penstock.operators.aggregate.tuples import counted
 
@@ -41,22 +42,66 @@ TEXT = 16
 _GROUPS = "groups, and which of them are eager"
 
 
+@dataclass(frozen=True, slots=True)
+class AdaptWid(AggregateMethod):
+    """Per group eager or lazy, whichever is expected to hold less: partials of open windows, or rows.
+
+    A group turns eager once its rows in open windows exceed `threshold`, by default that of Eq 6.9, and lazy again
+    below `relapse` times that. `partial` and `row` are bytes, by default those of the columns; `behind` lists for
+    each slower source its rows per step of time and by how many steps it lags (Eq 6.8).
+
+    >>> AdaptWid(partial=16, row=64).turning_point(window=600.0, slide=60)
+    2.5
+    """
+
+    partial: int | None = None
+    row: int | None = None
+    threshold: float | None = None
+    relapse: float = 0.8
+    behind: tuple[tuple[float, float], ...] = ()
+
+    takes_rows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.relapse <= 1:
+            raise ConfigError(f"relapse={self.relapse} is not a share of the threshold. Write a number from 0 to 1.")
+
+    def turning_point(self, window: float, slide: int) -> float:
+        """How many rows a group must have in a window of measured length for eager to be smaller (Eq 6.9)."""
+        if self.threshold is not None:
+            return self.threshold
+        assert self.partial is not None
+        assert self.row is not None
+        return self.partial * window / (self.row * slide) + sum(rate * lag for rate, lag in self.behind)
+
+    def eager_bytes(self, window: float, slide: int) -> float:
+        """What an eager group holds (Eq 6.5)."""
+        assert self.partial is not None
+        return self.partial * window / slide
+
+    def lazy_bytes(self, rate: float, window: float) -> float:
+        """What a lazy group holds: a window's rows, less those that slower sources have yet to send (Eq 6.6–6.8)."""
+        assert self.row is not None
+        return self.row * (rate * window - sum(each * lag for each, lag in self.behind))
+
+
 class AdaptAggregation(Aggregation):
     """AdaptWID on one shard (specs: window-queries §2.8; F15)."""
 
-    def __init__(self, given: Given, settings: AdaptWid) -> None:
+    def __init__(self, given: Given) -> None:
         super().__init__(given)
+        settings: AdaptWid = given.config.parameters  # type: ignore[assignment]
         self._windows: Slides = given.config.window.on(given.config.unit)  # type: ignore[assignment]
         self._panes = Panes.of(self._windows)
         self._settings = _with_sizes(settings, self._entry.lanes[0].schema, self._rows.inside)
-        pages = by_port(given.state, given.store, ("windows", "waiting", "volumes", "eager", "panes"))
+        pages = by_kind(given.state, given.store, ("windows", "waiting", "volumes", "eager", "panes"))
         self._tables, self._passing = (
-            [given.partials(lane, port_of(role, place), pages) for place, lane in enumerate(self._entry.lanes)]
+            [given.partials(lane, page_kind(role, place), pages) for place, lane in enumerate(self._entry.lanes)]
             for role in ("windows", "passing")
         )
         groups = counting(given.config.by, (), self._rows)
-        self._volumes, self._eager = (given.partials(groups, port_of(role), pages) for role in ("volumes", "eager"))
-        waiting = port_of("waiting")
+        self._volumes, self._eager = (given.partials(groups, page_kind(role), pages) for role in ("volumes", "eager"))
+        waiting = page_kind("waiting")
         self._waiting = Buffer(self._rows.inside, waiting, given.store, given.budget, pages.pop(waiting, []))
         self._inherited = Inherited(self._entry, self._rows, self._panes, given.store, given.budget, pages)
         self._told_where = not given.state.pages

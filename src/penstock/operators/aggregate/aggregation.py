@@ -14,14 +14,14 @@ from penstock.core.operator import Allowance, Out, State
 from penstock.core.pages import Page, PageStore
 from penstock.core.progress import Bounds
 from penstock.core.rows import RowType, hashes_of
-from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
+from penstock.core.time import TIME_MIN, Time, Times
 from penstock.operators.aggregate.config import WindowAggregate
 from penstock.operators.aggregate.entry import Entry
 from penstock.operators.aggregate.group_bounds import GroupBoundTable
 from penstock.operators.aggregate.lanes import Lane
 from penstock.operators.aggregate.partials import Partials
 from penstock.operators.aggregate.results import Results
-from penstock.operators.aggregate.roles import port_of
+from penstock.operators.aggregate.roles import page_kind
 
 STATEMENTS = 1
 """The port that takes statements about groups, if groups have bounds of their own; partials do not come then."""
@@ -38,16 +38,16 @@ class Given:
     state: State
     meter: Meter | None = None
 
-    def partials(self, lane: Lane, port: int, pages: Mapping[int, list[Page]]) -> Partials:
-        """The partials of a lane under a port, with those of the pages that are there."""
-        return Partials(lane, port, self.store, self.budget, pages.get(port, []))
+    def partials(self, lane: Lane, kind: int, pages: Mapping[int, list[Page]]) -> Partials:
+        """The partials of a lane and kind, with those of the pages that are there."""
+        return Partials(lane, kind, self.store, self.budget, pages.get(kind, []))
 
     @property
     def pages(self) -> dict[int, list[Page]]:
-        """The pages of the state, port by port."""
+        """The pages of the state, kind by kind."""
         mine: dict[int, list[Page]] = {}
         for page in self.state.pages:
-            mine.setdefault(page.port, []).append(page)
+            mine.setdefault(page.kind, []).append(page)
         return mine
 
 
@@ -67,9 +67,9 @@ class Aggregation(ABC):
         self._bound = TIME_MIN
         self._stated: GroupBoundTable | None = None
         if given.config.punctuated:
-            port = port_of("stated")
-            pages = given.pages.get(port, [])
-            self._stated = GroupBoundTable(given.inputs[STATEMENTS], port, given.store, given.budget, pages)
+            kind = page_kind("stated")
+            pages = given.pages.get(kind, [])
+            self._stated = GroupBoundTable(given.inputs[STATEMENTS], kind, given.store, given.budget, pages)
 
     @abstractmethod
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
@@ -98,10 +98,6 @@ class Aggregation(ABC):
         """The bound of each partial's group."""
         places = [lane.group_places[lane.groups.index(name)] for name in self._config.punctuated]
         return stated.of(hashes_of(partials), [partials.column(place) for place in places])
-
-    def end(self) -> Iterator[Out]:
-        """Every window comes out."""
-        return self.advance(0, TIME_MAX)
 
     def bounds(self) -> Bounds:
         """Up to where windows are complete."""

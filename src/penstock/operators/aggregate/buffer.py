@@ -20,10 +20,10 @@ _SORTING = 64
 
 @dataclass(slots=True)
 class Buffer:
-    """The raw rows of one port that an algorithm holds back."""
+    """The raw rows of one kind that an algorithm holds back."""
 
     schema: pa.Schema
-    port: int
+    kind: int
     store: PageStore
     budget: Budget
     pages: list[Page]
@@ -38,7 +38,7 @@ class Buffer:
         if rows.num_rows:
             with self.budget.hold(rows.nbytes + _SORTING * rows.num_rows, "rows that wait"):
                 order = page_order(hashes_of(rows), times_of(rows))
-                self.pages.append(write_page(self.store, self.port, rows.take(pa.array(order))))
+                self.pages.append(write_page(self.store, self.kind, rows.take(pa.array(order))))
 
     def between(self, low: Time, high: Time) -> Iterator[pa.RecordBatch]:
         """Rows from `low` until before `high`, each batch in order of hash and time; those of one hash come by time."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd
-from typing import Literal, TypeGuard, cast, get_args
+from typing import ClassVar, Literal, TypeGuard, cast
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.budget import Budget
 from penstock.core.durations import Duration, DurationLike, TimeUnit
 from penstock.core.errors import ConfigError, WindowError
-from penstock.core.meter import Meter
-from penstock.core.operator import Logic, State
-from penstock.core.pages import PageStore
+from penstock.core.methods import ByMethod, Methods
+from penstock.core.operator import Origin, Timing
+from penstock.core.prelude import Prelude
 from penstock.core.progress import Bounds
 from penstock.core.rows import SLIDE, TIME, RowType, first_twice
 from penstock.core.time import STEPS, TIME_MAX, TIME_MIN, Time
@@ -22,6 +21,7 @@ from penstock.core.windows import (
     Landmark,
     PartitionedWindow,
     Session,
+    Sessions,
     SlideByTuple,
     Slides,
     Sliding,
@@ -31,11 +31,7 @@ from penstock.core.windows import (
 from penstock.operators.aggregate.functions import Count, Extreme, Function, Sum, instead_of, is_flat
 from penstock.operators.aggregate.holistic import Holistic
 from penstock.operators.aggregate.lanes import Lane, counting
-from penstock.operators.aggregate.methods import AdaptWid, Buffering
-
-Method = Literal["auto", "wid", "paned", "differential", "adapt", "buffering"]
-"""How sliding windows are computed: each by itself, from panes, by what enters and leaves, per group as it pays,
-from a buffer of rows in order."""
+from penstock.operators.aggregate.methods import METHODS, AggregateMethod, AggregateMethodLike
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +63,6 @@ or every so much of event time. `EMITTED` says which."""
 
 EMITTED = "emitted"
 """The column that says 'update' or 'early' of open windows and 'final' of complete ones; only if not all are final."""
-
-WithParameters = AdaptWid | Buffering
-"""Methods with parameters."""
 
 AnyFunction = Function | Holistic
 
@@ -110,7 +103,7 @@ class Panes:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowAggregate:
+class WindowAggregate(ByMethod[AggregateMethod]):
     """Aggregate the rows of each window and group.
 
     One row comes out for each window and group that has a row; landmark windows that a bound completes come out for
@@ -131,12 +124,14 @@ class WindowAggregate:
     aggregates: tuple[tuple[str, AnyFunction], ...]
     emit: Emit = "final"
     unit: TimeUnit = "ticks"
-    method: Method | WithParameters = "auto"
+    method: AggregateMethodLike = "auto"
     start: str = "window_start"
     end: str = "window_end"
     punctuated: tuple[str, ...] = ()
     """Columns whose groups have bounds of their own, some of `by`: port 1 then takes statements about these groups,
     shaped as `group_bounds` says. What an epoch states takes effect when the epoch is over."""
+
+    methods: ClassVar[Methods[AggregateMethod]] = METHODS
 
     def __post_init__(self) -> None:
         if not self.aggregates:
@@ -146,11 +141,10 @@ class WindowAggregate:
         twice = first_twice(names)
         if twice is not None:
             raise ConfigError(f"The results would have two columns {twice!r}. Give one of them another name.")
-        if not isinstance(self.method, WithParameters) and self.method not in get_args(Method):
-            raise ConfigError(f"method={self.method!r} is not one of {', '.join(get_args(Method))}.")
+        method = METHODS.parameters(self.method)
         if not isinstance(self.emit, Early) and self.emit not in ("final", "update"):
             raise ConfigError(f"emit={self.emit!r} is not one of final, update. Or write emit=pk.early('1 min').")
-        if self.emit != "final" and not (isinstance(self.window, Sliding) and self.method in ("auto", "paned")):
+        if self.emit != "final" and not (isinstance(self.window, Sliding) and method.updates):
             raise ConfigError(
                 f"emit={self.emit!r} is supported only for sliding windows computed by panes, not for {self.window} "
                 f"with method={self.method!r}. Write emit='final'."
@@ -162,8 +156,7 @@ class WindowAggregate:
                 f"method={self.method!r} is a way to compute sliding windows, but the window is {self.window}. "
                 f"Leave method= out."
             )
-        if self.buffering is not None and self.buffering.slack:
-            Duration.of(self.buffering.slack, "slack").on(self.unit, "slack")
+        method.check(self.unit)
         if isinstance(self.window, PartitionedWindow) and not set(self.window.partition) <= set(self.by):
             missing = sorted(set(self.window.partition) - set(self.by))
             raise WindowError(
@@ -196,10 +189,8 @@ class WindowAggregate:
                 raise ConfigError.unknown_column(name, function.column, rows.columns.names)
             kind = rows.columns.field(function.column).type if function.column is not None else pa.null()
             function.check(name, kind)
-        if self.method == "differential":
-            from penstock.operators.aggregate.differential import check_differential
-
-            check_differential(self, inputs)
+        if self.parameters.subtracts:
+            self._check_undone(inputs)
         row_num = self.window.row_num if isinstance(self.window, SlideByTuple) else None
         if row_num is not None and row_num not in rows.columns.names:
             raise ConfigError.unknown_column("row_num", row_num, rows.columns.names)
@@ -220,6 +211,18 @@ class WindowAggregate:
                 raise WindowError(
                     f"order={order!r} is of type {kind}, but rows are numbered by whole numbers. Write "
                     f"partition=[…] to count each partition's rows in order of {order}, or range= for windows of time."
+                )
+
+    def undone(self, inputs: tuple[RowType, ...]) -> bool:
+        """Whether all aggregates can be undone exactly."""
+        return all(part.function.subtracts(part.kind) for part in self.lanes(inputs)[0].parts)
+
+    def _check_undone(self, inputs: tuple[RowType, ...]) -> None:
+        for part in self.lanes(inputs)[0].parts:
+            if not part.function.subtracts(part.kind):
+                raise ConfigError(
+                    f"method={METHODS.name_of(self.method)!r} subtracts what leaves a window, which {part.name} of "
+                    f"type {part.kind} cannot do exactly. Write method='paned'."
                 )
 
     def output(self, inputs: tuple[RowType, ...]) -> pa.Schema:
@@ -266,16 +269,9 @@ class WindowAggregate:
         return isinstance(self.window, TupleWindow) and self.window.order is None
 
     @property
-    def buffering(self) -> Buffering | None:
-        """The parameters of the buffering baseline, if that is the method."""
-        if isinstance(self.method, Buffering):
-            return self.method
-        return Buffering() if self.method == "buffering" else None
-
-    @property
     def takes_rows(self) -> bool:
         """Whether the method needs the rows themselves, so that a host must not feed it partials."""
-        return self.by_arrival or self.method in ("adapt", "buffering") or isinstance(self.method, WithParameters)
+        return self.by_arrival or self.parameters.takes_rows
 
     @property
     def panes(self) -> Panes | None:
@@ -329,11 +325,87 @@ class WindowAggregate:
         window = self.window
         return (window.slide, window.origin) if isinstance(window, Sliding | Landmark) else None
 
-    def bounds(self, bound: Time, *_: Time) -> Bounds:
-        """What can still come out once the rows are bound by `bound`, whatever groups have bounds of their own."""
-        if self.buffering is not None and bound < TIME_MAX:
+    def says(self, inputs: tuple[RowType, ...] = ()) -> str:
+        """What it does, in words."""
+        by = f" by {', '.join(self.by)}" if self.by else ""
+        return f"{self.window}{by}: {', '.join(f'{name} = {function}' for name, function in self.aggregates)}"
+
+    @property
+    def timing(self) -> Timing:
+        """The step before the end of a window: the latest that its rows can have."""
+        return "before end"
+
+    def keeps_time(self, port: int, clock: tuple[str, ...], inputs: tuple[RowType, ...]) -> bool:
+        """The time of a result is its window's."""
+        return False
+
+    @property
+    def reach(self) -> int:
+        """How long a window is."""
+        return self.window.reach(self.unit)
+
+    @property
+    def sees_ahead(self) -> bool:
+        """The rows of an epoch may close windows."""
+        return True
+
+    @property
+    def window_start(self) -> str:
+        """The column where windows start."""
+        return self.start
+
+    @property
+    def windows_by_time(self) -> Slides | Sessions | None:
+        """The windows, if a row's time alone tells which it is in.
+
+        It does for sliding windows, windows of rows numbered by time, and sessions, of which a row would be one by
+        itself. It does not where windows are made by the arrival or rank of rows, and of landmark windows a row is
+        in all that end after it.
+
+        >>> from penstock.core.windows import rows, session
+        >>> from penstock.operators.aggregate.functions import Count
+        >>> counted = (("n", Count()),)
+        >>> [WindowAggregate(window, (), counted).windows_by_time for window in (session(5), rows(5))]
+        [Sessions(gap=5), None]
+        """
+        window = self.window
+        if isinstance(window, Sliding | Session) or (isinstance(window, TupleWindow) and window.order is not None):
+            return window.on(self.unit)
+        return None
+
+    @property
+    def updates(self) -> str | None:
+        """How `emit=` is written, if open windows come out, too."""
+        if self.emit == "final":
+            return None
+        return repr(self.emit) if isinstance(self.emit, str) else f"pk.early('{self.emit.every}')"
+
+    def origins(self, inputs: tuple[RowType, ...]) -> dict[str, Origin]:
+        """Groups, the ends of windows, and results of the type of the column that they are made from."""
+        rows = inputs[0]
+        names: dict[str, str | None] = {name: name for name in self.by}
+        names |= dict.fromkeys((self.start, self.end), rows.time)
+        names |= {name: function.column for name, function in self.aggregates}
+        return {name: Origin(0, column) for name, column in names.items() if column is not None}
+
+    def prelude(self, inputs: tuple[RowType, ...]) -> Prelude | None:
+        """Panes may be aggregated before the shuffle, unless the method needs the rows themselves."""
+        panes = self.panes
+        if panes is None or self.takes_rows or self.punctuated:
+            return None
+        return Prelude(panes.size, panes.origin, self.lanes(inputs), self.copies)
+
+    @property
+    def waits_for_bounds(self) -> bool:
+        """Unless windows close group by group."""
+        return not self.punctuated
+
+    def bounds(self, *ports: Time) -> Bounds:
+        """What can still come out once the rows are bound, whatever groups have bounds of their own."""
+        bound = ports[0]
+        if not self.parameters.heeds_bounds and bound < TIME_MAX:
             # Rows close windows, not bounds: until the end, any window may still come out.
-            return Bounds((TIME_MIN, TIME_MIN), (TIME_MIN, TIME_MIN))
+            return Bounds.at(TIME_MIN)
         out = bound
         if bound not in (TIME_MIN, TIME_MAX):
             windows = self.window.on(self.unit)
@@ -342,28 +414,10 @@ class WindowAggregate:
             elif not isinstance(self.window, SlideByTuple):
                 first_open = np.array([windows.complete(bound)])
                 out = int(windows.ends(first_open)[0]) - 1  # type: ignore[union-attr]
-        return Bounds((out, out), (out, out))
-
-    def bound(self, bounds: Bounds) -> Time:
-        """The bound on the event time of the results."""
-        return bounds.individual[0]
-
-    def logic(
-        self,
-        inputs: tuple[RowType, ...],
-        store: PageStore,
-        budget: Budget,
-        state: State,
-        meter: Meter | None = None,
-    ) -> Logic:
-        """The algorithm for the window and the method."""
-        from penstock.operators.aggregate.aggregation import Given
-        from penstock.operators.aggregate.choose import logic_of
-
-        return logic_of(Given(self, inputs, store, budget, state, meter))
+        return Bounds.at(out)
 
 
-def method_by_groups(window: Window, emit: Emit, method: Method | WithParameters) -> Method | None:
+def method_by_groups(window: Window, emit: Emit, method: AggregateMethodLike) -> str | None:
     """The method by which the windows of one group can close before those of others; None if they cannot.
 
     They can where what has come out is also gone: WID holds each window of each group by itself, and a session is one

@@ -7,19 +7,26 @@ counts, and your own if they say how. Each slide touches the panes of two slides
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from penstock.core.errors import ConfigError
 from penstock.core.operator import Out
 from penstock.core.pages import Page, write_page
-from penstock.core.rows import RowType
 from penstock.core.time import TIME_MAX, TIME_MIN
 from penstock.core.windows import Wid
-from penstock.operators.aggregate.config import WindowAggregate
+from penstock.operators.aggregate.methods import AggregateMethod
 from penstock.operators.aggregate.paned import PanedAggregation
 from penstock.operators.aggregate.partials import Partials, Source, folded, pieces, write_folded
 from penstock.operators.aggregate.results import Read
 from penstock.operators.aggregate.roles import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Differential(AggregateMethod):
+    """Differential WLQ has no parameters."""
+
+    from_panes: ClassVar[bool] = True
+    subtracts: ClassVar[bool] = True
 
 
 class DifferentialAggregation(PanedAggregation):
@@ -69,21 +76,6 @@ class DifferentialAggregation(PanedAggregation):
         self._last = wid
 
 
-def is_differential(config: WindowAggregate, inputs: tuple[RowType, ...]) -> bool:
-    """Whether all aggregates can be undone exactly."""
-    return all(part.function.subtracts(part.kind) for part in config.lanes(inputs)[0].parts)
-
-
-def check_differential(config: WindowAggregate, inputs: tuple[RowType, ...]) -> None:
-    """Raise an error if an aggregate cannot be undone exactly."""
-    for part in config.lanes(inputs)[0].parts:
-        if not part.function.subtracts(part.kind):
-            raise ConfigError(
-                f"method='differential' subtracts what leaves a window, which {part.name} of type {part.kind} cannot "
-                f"do exactly. Write method='paned'."
-            )
-
-
 def _slid(table: Partials, entering: Source, leaving: Source, wid: Wid) -> list[Page]:
     """The pages of a window, range by range of hashes: what was there and enters, less what leaves."""
     lane, budget, written = table.lane, table.budget, list[Page]()
@@ -95,5 +87,5 @@ def _slid(table: Partials, entering: Source, leaving: Source, wid: Wid) -> list[
             part = folded([leaving], piece, budget, lambda rows: lane.renumbered(rows, wid))
             left = lane.subtract(whole, part)
         if left.num_rows:
-            written.append(write_page(table.store, table.port, lane.page_order(left)))
+            written.append(write_page(table.store, table.kind, lane.page_order(left)))
     return written

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.core.errors import ConfigError
-from penstock.core.rows import Indices
+from penstock.core.rows import TIME, Indices
 from penstock.core.time import Times
 from penstock.kernels.segments import (
     Mask,
@@ -70,6 +70,10 @@ class Function(Protocol):
 
     def fields(self, kind: pa.DataType) -> Fields:
         """The partials."""
+        ...
+
+    def in_sql(self, kind: pa.DataType, value: str) -> Sequence[str] | None:
+        """The partials in Spark's SQL, of the column written `value`; None if Spark cannot make them."""
         ...
 
     def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
@@ -123,6 +127,10 @@ class Count:
     def fields(self, kind: pa.DataType) -> Fields:
         """The count."""
         return (("n", pa.int64()),)
+
+    def in_sql(self, kind: pa.DataType, value: str) -> Sequence[str]:
+        """The same count."""
+        return ["count(1)" if self.column is None else f"count({value})"]
 
     def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
         """Count rows that are there."""
@@ -194,6 +202,10 @@ class Sum:
         outgrows = pa.types.is_decimal(kind) and kind.precision > _LONGEST_SAFE_DECIMAL
         return (("sum", pa.decimal256(76, kind.scale) if outgrows else self.result(kind)), ("n", pa.int64()))
 
+    def in_sql(self, kind: pa.DataType, value: str) -> Sequence[str] | None:
+        """The sum, unless it has more digits than Spark's decimals."""
+        return sum_in_sql(self.fields(kind), kind, value)
+
     def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
         """Sum values, and count them."""
         counts = Count(self.column).lift(values, times, starts)
@@ -258,6 +270,10 @@ class Extreme(_Unsubtractable):
         """The extreme."""
         return ((self.which, kind),)
 
+    def in_sql(self, kind: pa.DataType, value: str) -> Sequence[str]:
+        """Spark's own."""
+        return [f"{self.which}({value})"]
+
     def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
         """The extreme of the values."""
         return self.combine((values,), starts)
@@ -303,6 +319,10 @@ class Mean:
     def fields(self, kind: pa.DataType) -> Fields:
         """The sum, exact for integers of any size, and the number of values."""
         return Sum(self.column).fields(kind)
+
+    def in_sql(self, kind: pa.DataType, value: str) -> Sequence[str] | None:
+        """A sum and a count."""
+        return sum_in_sql(self.fields(kind), kind, value)
 
     def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
         """Sum and count values."""
@@ -353,6 +373,11 @@ class Variance(_Unsubtractable):
         """How many values, their mean, and the sum of squared distances from it."""
         return (("n", pa.int64()), ("mean", pa.float64()), ("m2", pa.float64()))
 
+    def in_sql(self, kind: pa.DataType, value: str) -> Sequence[str]:
+        """Count, mean and sum of squares, from Spark's own."""
+        value = f"CAST({value} AS DOUBLE)"
+        return [f"count({value})", f"coalesce(avg({value}), 0D)", f"coalesce(var_pop({value}) * count({value}), 0D)"]
+
     def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
         """Each value is a mean of itself."""
         there = (~is_null(values)).astype(np.int64)
@@ -389,6 +414,12 @@ class Edge(_Unsubtractable):
     def fields(self, kind: pa.DataType) -> Fields:
         """When it was, and the value."""
         return (("time", pa.int64()), ("value", kind))
+
+    def in_sql(self, kind: pa.DataType, value: str) -> Sequence[str]:
+        """The least of (time, value), or of (inverted time, value): of several at the same time the least value."""
+        sign = "" if self.which == "first" else "~"
+        best = f"min(CASE WHEN {value} IS NOT NULL THEN struct({sign}{TIME} AS towards, {value} AS value) END)"
+        return [f"{sign}({best}.towards)", f"{best}.value"]
 
     def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
         """The earliest or latest."""
@@ -453,6 +484,9 @@ class UserDefined:
     def fields(self, kind: pa.DataType) -> Fields:
         """As declared, and how many values."""
         return (*self.partials, ("n", pa.int64()))
+
+    def in_sql(self, kind: pa.DataType, value: str) -> None:
+        """Spark does not know it."""
 
     def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
         """Lift the values that are there; a segment of none gets a partial that counts for nothing."""
@@ -538,6 +572,18 @@ def _declared(step: str, values: npt.NDArray[np.generic], kind: pa.DataType, mis
 
 def _shape(values: npt.NDArray[np.generic]) -> str:
     return f"an array of {' × '.join(f'{size:,}' for size in values.shape)}" if values.shape else "one value"
+
+
+def sum_in_sql(fields: Fields, kind: pa.DataType, value: str) -> Sequence[str] | None:
+    """A sum and a count of what is not null, in SQL.
+
+    Longs in two words, as `sum_words` has them: Spark's sum of longs wraps around or fails, by its settings.
+    """
+    if any(pa.types.is_decimal256(partial) for _, partial in fields):
+        return None
+    if kind == pa.int64():
+        return [f"sum(shiftright({value}, 32))", f"sum({value} & 4294967295L)", f"count({value})"]
+    return [f"sum({value})", f"count({value})"]
 
 
 def _in_words(kind: pa.DataType) -> bool:

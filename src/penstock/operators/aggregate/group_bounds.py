@@ -49,12 +49,12 @@ class GroupBoundTable:
     """
 
     def __init__(
-        self, groups: RowType, port: int, store: PageStore, budget: Budget, pages: Sequence[Page] = ()
+        self, groups: RowType, kind: int, store: PageStore, budget: Budget, pages: Sequence[Page] = ()
     ) -> None:
         self._type = groups
         self._budget = budget
         self._lane = Lane.of(groups.keys, (), [("bound", Extreme(TIME, "max"))], groups)
-        self._table = Partials(self._lane, port, store, budget, list(pages))
+        self._table = Partials(self._lane, kind, store, budget, list(pages))
 
     @property
     def pages(self) -> list[Page]:
@@ -72,7 +72,7 @@ class GroupBoundTable:
 
     def take_over(self, other: GroupBoundTable) -> None:
         """Add all the bounds of `other`, which has none afterwards."""
-        self._table.pages += [replace(page, port=self._table.port) for page in other._table.pages]
+        self._table.pages += [replace(page, kind=self._table.kind) for page in other._table.pages]
         other._table.pages.clear()
 
     def of(self, hashes: Hashes, groups: Sequence[pa.Array]) -> Times:
@@ -105,7 +105,7 @@ class GroupBoundTable:
             elif above.any():
                 with self._budget.hold(rows.nbytes, "forgetting the bounds of groups"):
                     left = rows.filter(pa.array(above))
-                    kept.append(write_page(self._table.store, self._table.port, left))
+                    kept.append(write_page(self._table.store, self._table.kind, left))
         self._table.take(kept)
 
     def fold(self) -> None:

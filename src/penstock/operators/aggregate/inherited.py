@@ -19,7 +19,7 @@ from penstock.operators.aggregate.buffer import Buffer
 from penstock.operators.aggregate.config import Panes
 from penstock.operators.aggregate.entry import Entry
 from penstock.operators.aggregate.partials import Partials, Source, pieces
-from penstock.operators.aggregate.roles import port_of
+from penstock.operators.aggregate.roles import page_kind
 from penstock.operators.aggregate.spread import spread_over_windows
 
 
@@ -39,10 +39,12 @@ class Inherited:
         self._panes = panes
         self._budget = budget
         self._tables = [
-            Partials(lane, port_of("panes", place), store, budget, list(pages.get(port_of("panes", place), ())))
+            Partials(lane, page_kind("panes", place), store, budget, list(pages.get(page_kind("panes", place), ())))
             for place, lane in enumerate(entry.lanes)
         ]
-        self._waiting = Buffer(rows.inside, port_of("waiting"), store, budget, list(pages.get(port_of("waiting"), ())))
+        self._waiting = Buffer(
+            rows.inside, page_kind("waiting"), store, budget, list(pages.get(page_kind("waiting"), ()))
+        )
 
     @property
     def pages(self) -> list[Page]:

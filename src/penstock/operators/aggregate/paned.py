@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,13 +26,22 @@ from penstock.operators.aggregate.aggregation import Aggregation, Given
 from penstock.operators.aggregate.config import Panes
 from penstock.operators.aggregate.entry import inside
 from penstock.operators.aggregate.lanes import Lane
+from penstock.operators.aggregate.methods import AggregateMethod
 from penstock.operators.aggregate.partials import Partials, Renumber, Source, write_folded
 from penstock.operators.aggregate.results import Read
-from penstock.operators.aggregate.roles import Role, by_port, port_of
+from penstock.operators.aggregate.roles import Role, by_kind, page_kind
 from penstock.operators.aggregate.spread import windows_of_panes
 
 _FEW_WINDOWS = 64
 """Up to so many windows are tried one by one; of more, only those that hold a pane."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paned(AggregateMethod):
+    """Paned-WID has no parameters."""
+
+    from_panes: ClassVar[bool] = True
+    updates: ClassVar[bool] = True
 
 
 class PanedAggregation(Aggregation):
@@ -43,15 +53,15 @@ class PanedAggregation(Aggregation):
     """Windows of fewer partials than this are merged from their panes directly: a stack costs more than it saves."""
 
     roles: tuple[Role, ...] = ("panes", "running", "suffixes", "checkpoints")
-    """What pages hold; a page's port tells its role and lane."""
+    """What pages hold; a page's kind tells its role and lane."""
 
     def __init__(self, given: Given) -> None:
         super().__init__(given)
         self._windows: Slides | Landmarks = given.config.window.on(given.config.unit)  # type: ignore[assignment]
         self._panes: Panes = given.config.panes  # type: ignore[assignment]
-        pages = by_port(given.state, given.store, self.roles)
+        pages = by_kind(given.state, given.store, self.roles)
         self._tables = {
-            role: [given.partials(lane, port_of(role, place), pages) for place, lane in enumerate(self._entry.lanes)]
+            role: [given.partials(lane, page_kind(role, place), pages) for place, lane in enumerate(self._entry.lanes)]
             for role in self.roles
         }
         self._closed: Wid = given.state.meta.get("closed", TIME_MIN)

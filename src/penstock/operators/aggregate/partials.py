@@ -44,10 +44,10 @@ class Piece(NamedTuple):
 
 @dataclass(slots=True)
 class Partials:
-    """The pages of one lane that have one role; `port` tells roles apart."""
+    """The pages of one lane that have one role; `kind` tells roles apart."""
 
     lane: Lane
-    port: int
+    kind: int
     store: PageStore
     budget: Budget
     pages: list[Page]
@@ -55,7 +55,7 @@ class Partials:
     def add(self, partials: pa.RecordBatch) -> None:
         """Keep a folded batch."""
         if partials.num_rows:
-            self.pages.append(write_page(self.store, self.port, self.lane.page_order(partials)))
+            self.pages.append(write_page(self.store, self.kind, self.lane.page_order(partials)))
 
     def numbers(self) -> tuple[Wid, Wid] | None:
         """The first number there may be, and the last; None if there is none."""
@@ -99,7 +99,7 @@ class Partials:
             if left.any():
                 with self.budget.hold(rows.nbytes, "letting go of partials"):
                     rows = rows.filter(pa.array(left))
-                    kept.append(replace(write_page(self.store, self.port, rows), run=page.run))
+                    kept.append(replace(write_page(self.store, self.kind, rows), maker=page.maker))
         self.take(kept)
 
     @property
@@ -235,14 +235,14 @@ def write_folded(target: Partials, sources: Sequence[Source], number: Wid | None
         for part in [sources] if number is not None else by_number(sources, piece, budget):
             rows = folded(part, piece, budget, renumber)
             if rows.num_rows:
-                written.append(write_page(target.store, target.port, lane.page_order(rows)))
+                written.append(write_page(target.store, target.kind, lane.page_order(rows)))
     return one_run(written)
 
 
 def one_run(pages: Sequence[Page]) -> list[Page]:
     """Pages that were made together, as such."""
     run = pages[0].name if len(pages) > 1 else None
-    return [replace(page, run=run) for page in pages]
+    return [replace(page, maker=run) for page in pages]
 
 
 def by_number(sources: Sequence[Source], piece: Piece, budget: Budget) -> Iterator[Sequence[Source]]:
@@ -387,5 +387,5 @@ def _runs(pages: Sequence[Page]) -> list[list[Page]]:
     """Pages that were made together, in the order of the first."""
     runs: dict[str, list[Page]] = {}
     for page in pages:
-        runs.setdefault(page.run or f"{page.name}:{page.begin}", []).append(page)
+        runs.setdefault(page.maker or f"{page.name}:{page.begin}", []).append(page)
     return list(runs.values())

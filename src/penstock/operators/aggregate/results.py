@@ -60,7 +60,6 @@ class Results:
         self._axis = config.axis(inputs)
         self._lanes = lanes
         self._budget = budget
-        self._kinds = inputs[0].columns
         self.emitted = "final"
         """What the column that says so says of results that come out now."""
 

@@ -92,7 +92,7 @@ class SessionAggregation(Aggregation):
     def _keep(self, pages: list[Page], place: int, rows: pa.RecordBatch) -> None:
         table = self._tables[place]
         if rows.num_rows:
-            pages.append(write_page(table.store, table.port, table.lane.page_order(rows)))
+            pages.append(write_page(table.store, table.kind, table.lane.page_order(rows)))
 
     def _any(self, is_complete: Callable[[pa.RecordBatch], Mask]) -> bool:
         table = self._tables[0]

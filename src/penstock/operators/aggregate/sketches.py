@@ -7,7 +7,7 @@ HyperLogLog and KLL sketches of the `datasketches` package, in the format that S
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import ModuleType
@@ -55,6 +55,11 @@ class ApproxCountDistinct:
     def fields(self, kind: pa.DataType) -> Fields:
         """The sketch."""
         return (("hll", pa.binary()),)
+
+    def in_sql(self, kind: pa.DataType, value: str) -> Sequence[str]:
+        """All integers as longs, whose hashes are those of the same numbers in process."""
+        value = f"CAST({value} AS BIGINT)" if pa.types.is_integer(kind) else value
+        return [f"hll_sketch_agg({value}, {self.precision})"]
 
     def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
         """A sketch of each segment's different values."""
@@ -132,6 +137,10 @@ class ApproxQuantile:
     def fields(self, kind: pa.DataType) -> Fields:
         """The sketch."""
         return (("kll", pa.binary()),)
+
+    def in_sql(self, kind: pa.DataType, value: str) -> Sequence[str]:
+        """All numbers as doubles, as in process: sketches of longs or floats have other formats."""
+        return [f"kll_sketch_agg_double(CAST({value} AS DOUBLE), {self.size})"]
 
     def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
         """A sketch of each segment's values; NaN is no number to rank."""

@@ -30,7 +30,7 @@ from penstock.operators.aggregate.tuples import counted, positions
 from penstock.operators.pieces import pieces as pieces_of
 
 _COUNTS = 1_001
-"""The port of the pages that count each group's rows."""
+"""The kind of the pages that count each group's rows."""
 
 _NUMBERING = 256
 """Bytes that numbering one row in its group takes besides its columns."""

@@ -47,10 +47,10 @@ from penstock.operators.aggregate.results import Read
 from penstock.operators.aggregate.spread import repeated
 
 _COUNTER = 1_000
-"""The port of the page that holds the number of rows so far."""
+"""The kind of the page that holds the number of rows so far."""
 
 _COUNTS, _WAITING = 1_001, 1_002
-"""The ports of the counts of partitions, and of rows whose order is not yet known."""
+"""The kinds of pages with the counts of partitions, and of rows whose order is not yet known."""
 
 Due = Callable[[Lane, pa.RecordBatch], tuple[Wids, Wids]]
 """The windows that each of a lane's partials is in and that come out: the first, and the first that does not."""
@@ -67,8 +67,8 @@ class ArrivalAggregation:
         state, store = given.state, given.store
         self._store = store
         self._rows = given.inputs[0]
-        counters = [page for page in state.pages if page.port == _COUNTER]
-        pages = tuple(page for page in state.pages if page.port != _COUNTER)
+        counters = [page for page in state.pages if page.kind == _COUNTER]
+        pages = tuple(page for page in state.pages if page.kind != _COUNTER)
         numbered = RowType(self._rows.columns.append(pa.field(MOMENT, pa.int64())), self._rows.keys)
         self._numbered = numbered.inside
         self._inner = inner(replace(given, inputs=(numbered,), state=State(pages, state.meta)))
@@ -92,17 +92,14 @@ class ArrivalAggregation:
         yield from self._inner.advance(0, self._count)
 
     def advance(self, port: int, bound: Time) -> Iterator[Out]:
-        """Time says nothing about the number of rows."""
-        return self.end() if bound == TIME_MAX else iter(())
+        """Time says nothing about the number of rows; at its end windows come out that are not full."""
+        if bound == TIME_MAX:
+            self._hash = None
+            yield from self._inner.advance(0, bound)
 
     def idle(self, work: Allowance) -> Iterator[Out]:
         """Nothing is put off."""
         return iter(())
-
-    def end(self) -> Iterator[Out]:
-        """Windows that are not full come out, too, and nothing is left to count."""
-        self._hash = None
-        return self._inner.advance(0, TIME_MAX)
 
     def bounds(self) -> Bounds:
         """In numbers of rows."""
@@ -154,7 +151,7 @@ class PartitionedAggregation(Aggregation):
     def bounds(self) -> Bounds:
         """Ranks do not progress together: any partition may still be at its first window until the end."""
         whole = TIME_MAX if self._bound == TIME_MAX else TIME_MIN
-        return Bounds((whole, whole), (whole, whole))
+        return Bounds.at(whole)
 
     def state(self) -> State:
         """Panes of open windows, counts, and rows that wait."""
@@ -268,7 +265,7 @@ class PartitionedAggregation(Aggregation):
                     _, high = self._panes.windows.wids(times_of(panes))
                     rest = inside(panes, high > self._complete(table.lane, panes, counts))
                     if rest.num_rows:
-                        kept.append(write_page(table.store, table.port, table.lane.page_order(rest)))
+                        kept.append(write_page(table.store, table.kind, table.lane.page_order(rest)))
             table.take(one_run(kept))
 
     def _complete(self, lane: Lane, panes: pa.RecordBatch, counts: pa.RecordBatch | None) -> Times:

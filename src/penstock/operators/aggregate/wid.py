@@ -8,6 +8,7 @@ and each row updates range / slide partials: the plain way, and the best one whe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -22,10 +23,16 @@ from penstock.operators.aggregate.entry import inside
 from penstock.operators.aggregate.group_bounds import GroupBoundTable
 from penstock.operators.aggregate.inherited import Inherited
 from penstock.operators.aggregate.lanes import Lane
+from penstock.operators.aggregate.methods import AggregateMethod
 from penstock.operators.aggregate.partials import Renumber, Source
 from penstock.operators.aggregate.results import Read
-from penstock.operators.aggregate.roles import by_port, port_of
+from penstock.operators.aggregate.roles import by_kind, page_kind
 from penstock.operators.aggregate.spread import spread_over_windows
+
+
+@dataclass(frozen=True, slots=True)
+class ByWindow(AggregateMethod):
+    """WID has no parameters."""
 
 
 class WidAggregation(Aggregation):
@@ -37,9 +44,9 @@ class WidAggregation(Aggregation):
         super().__init__(given)
         self._windows: Slides = given.config.window.on(given.config.unit)  # type: ignore[assignment]
         self._panes = Panes.of(self._windows)
-        pages = by_port(given.state, given.store, ("windows", "panes", "waiting", "stated"))
+        pages = by_kind(given.state, given.store, ("windows", "panes", "waiting", "stated"))
         self._tables = [
-            given.partials(lane, port_of("windows", place), pages) for place, lane in enumerate(self._entry.lanes)
+            given.partials(lane, page_kind("windows", place), pages) for place, lane in enumerate(self._entry.lanes)
         ]
         self._inherited = Inherited(self._entry, self._rows, self._panes, given.store, given.budget, pages)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +13,10 @@ from penstock.core.operator import Out
 from penstock.core.rows import Hashes, Indices, RowType, hashes_of
 from penstock.kernels.bisect import run_lengths
 from penstock.kernels.distinct import same_rows
+from penstock.kernels.hashing import hash_keys
 from penstock.kernels.match import expand
 from penstock.kernels.width import cut, row_widths
-
-if TYPE_CHECKING:
-    from penstock.operators.lookup.config import LookupJoin
+from penstock.operators.lookup.config import LookupJoin
 
 Mask = npt.NDArray[np.bool_]
 
@@ -46,6 +44,15 @@ class Answers:
     def master_keys(self, master: pa.RecordBatch) -> list[pa.Array]:
         """The same of master rows, in the same order."""
         return [master.column(name) for name in self._table_keys]
+
+    def hashes(self, rows: pa.RecordBatch, keys: Sequence[pa.Array]) -> Hashes:
+        """The hashes by which a table finds the keys of rows, of the stream or cached under what the stream brings.
+
+        Tables are laid out by `hash_keys`. Rows in process come with just these hashes, whatever the type of the key.
+        Spark's `xxhash64` is another function for every type: keys of its rows are hashed again, once they are to be
+        read of the table; the cache goes by what they bring.
+        """
+        return hashes_of(rows) if self._stream.hashed_by == "hash_keys" else hash_keys(keys)
 
     def pairs(self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch) -> Iterator[tuple[Indices, Indices]]:
         """Places of stream rows, whose hashes are given, and of the master rows that have their key, in chunks."""

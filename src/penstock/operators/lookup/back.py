@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -146,6 +146,14 @@ def may_match(hashes: Hashes, master: pa.RecordBatch) -> Mask:
         return np.zeros(hashes.size, np.bool_)
     inside: Mask = (hashes >= held[0]) & (hashes <= held[-1])
     return inside
+
+
+class MakeBack(Protocol):
+    """Makes a back end: of its parameters, where it works, and what it remembered."""
+
+    def __call__(self, settings: Any, desk: Desk, waiting: Waiting, meta: Mapping[str, Any]) -> BackEnd:
+        """The back end."""
+        ...
 
 
 class BackEnd(Protocol):

@@ -22,10 +22,10 @@ from penstock.kernels.sort import page_order
 from penstock.kernels.width import cut, row_widths
 
 INBOX = 3
-"""The port of pages that hold rows that have arrived and were not let in yet."""
+"""The kind of pages that hold rows that have arrived and were not let in yet."""
 
 SHED = 4
-"""The port of pages that hold rows that were put aside."""
+"""The kind of pages that hold rows that were put aside."""
 
 SHED_SEGMENT = "shed"
 """The segment of those pages: a store may keep it in another place."""
@@ -88,10 +88,10 @@ class Backlog:
     """
 
     def __init__(
-        self, schema: pa.Schema, port: int, store: PageStore, budget: Budget, part: int, segment: str = "main"
+        self, schema: pa.Schema, kind: int, store: PageStore, budget: Budget, part: int, segment: str = "main"
     ) -> None:
         self._schema = schema
-        self._port = port
+        self._kind = kind
         self._store = store
         self._budget = budget
         self._memory = budget.limit // part
@@ -117,10 +117,10 @@ class Backlog:
         """Queue rows that nobody else holds."""
         if rows.num_rows:
             self._rows += rows.num_rows
-            self._own(self._back, _Part(rows, attempts))
+            self._append(self._back, _Part(rows, attempts))
 
     def lend(self, rows: pa.RecordBatch, attempts: Indices | None = None) -> None:
-        """Queue rows that the caller holds, and pays for, until the queue is settled."""
+        """Queue rows that the caller holds, and pays for, until the queue owns them."""
         self._add(self._back.append, rows, attempts)
 
     def lend_first(self, rows: pa.RecordBatch, attempts: Indices) -> None:
@@ -141,9 +141,9 @@ class Backlog:
             self._release(part)
         return some
 
-    def settle(self) -> None:
+    def own(self) -> None:
         """Make all rows the queue's own: in memory as far as there is room, the others in pages."""
-        self._front, self._back = self._settled(self._front), self._settled(self._back)
+        self._front, self._back = self._owned(self._front), self._owned(self._back)
 
     def save(self) -> PageList:
         """The queue as pages, in their order; nothing is left in memory."""
@@ -175,11 +175,11 @@ class Backlog:
             item = self._front[0] = self._open(item)
         return item
 
-    def _settled(self, items: Iterable[_Part | Page]) -> deque[_Part | Page]:
+    def _owned(self, items: Iterable[_Part | Page]) -> deque[_Part | Page]:
         queue: deque[_Part | Page] = deque()
         for item in items:
             if isinstance(item, _Part) and item.lent:
-                self._own(queue, item)
+                self._append(queue, item)
             else:
                 queue.append(item)
         return queue
@@ -208,7 +208,7 @@ class Backlog:
         self._store.drop(page.name)
         return part
 
-    def _own(self, queue: deque[_Part | Page], part: _Part) -> None:
+    def _append(self, queue: deque[_Part | Page], part: _Part) -> None:
         """Append rows: in memory if there is room, else in pages, and what is in memory before them as well."""
         size = part.rows.nbytes + _BESIDE * len(part)
         if self._held + size <= self._memory and size <= self._budget.room // 2:
@@ -251,7 +251,7 @@ class Backlog:
             fields = [*self._schema, *(pa.field(name, pa.int64()) for name in ("__seq", "__attempts"))]
             whole = pa.RecordBatch.from_arrays([*rows.columns, *map(pa.array, extra)], schema=pa.schema(fields))
             order = page_order(hashes_of(whole), times_of(whole))
-            return write_page(self._store, self._port, whole.take(pa.array(order)), segment=self._segment)
+            return write_page(self._store, self._kind, whole.take(pa.array(order)), segment=self._segment)
 
     def _release(self, part: _Part) -> None:
         self._budget.release(part.charged)

@@ -7,8 +7,9 @@ table that does not fit is refused, as no other method does.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ from penstock.core.master import edition_of, master_schema
 from penstock.core.operator import Out
 from penstock.core.rows import Hashes, Indices, concat, hashes_of
 from penstock.operators.lookup.back import Desk
+from penstock.operators.lookup.methods import BackMethod
 from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.waiting import Waiting
 
@@ -28,7 +30,7 @@ _RESERVE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Broadcast:
+class Broadcast(BackMethod):
     """Hold the whole table. `batch` is how many rows are answered at a time, as many as fit if not given.
 
     >>> Broadcast().batch is None
@@ -37,11 +39,13 @@ class Broadcast:
 
     batch: int | None = None
 
+    reads: ClassVar[Literal["all"]] = "all"
+
 
 class WholeTableJoin:
     """The table, once it is read, and the rows that are answered next."""
 
-    def __init__(self, settings: Broadcast, desk: Desk, waiting: Waiting) -> None:
+    def __init__(self, settings: Broadcast, desk: Desk, waiting: Waiting, meta: Mapping[str, Any]) -> None:
         self._settings = settings
         self._desk = desk
         self.waiting = waiting

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, get_args
 
 import pyarrow as pa
 
-from penstock.core.budget import Budget
 from penstock.core.checks import check_suffix
 from penstock.core.durations import Duration, TimeUnit
 from penstock.core.errors import ConfigError
-from penstock.core.master import TableSource
-from penstock.core.meter import Meter
-from penstock.core.operator import Logic, State
-from penstock.core.pages import PageStore
+from penstock.core.master import Freshness, Master, TableSource
+from penstock.core.methods import ByMethod, Methods
+from penstock.core.operator import NullKeys
 from penstock.core.progress import Bounds
-from penstock.core.rows import RESERVED, RowType, first_twice
+from penstock.core.rows import RESERVED, RowType, first_twice, show_keys
 from penstock.core.time import Time
-from penstock.operators.lookup.backlog import SHED_SEGMENT
-from penstock.operators.lookup.front import PRESENT
-from penstock.operators.lookup.methods import LookupMethod, Stages, read_stages
+from penstock.operators.lookup.backlog import INBOX, SHED, SHED_SEGMENT
+from penstock.operators.lookup.methods import METHODS, LookupMethodLike, Stages
 from penstock.operators.lookup.shedding import Shedding
+from penstock.operators.lookup.waiting import WAITING
 
 LookupHow = Literal["inner", "left"]
 
+PRESENT = "__present"
+"""Beside a cached row: whether the table has it. Keys that it has not are worth remembering, too."""
+
 
 @dataclass(frozen=True, slots=True)
-class LookupJoin:
+class LookupJoin(ByMethod[Stages]):
     """Join each row of a stream with the rows of `table` that have its key.
 
     A pair comes out once iff all its keys are equal; null equals nothing. With ``how="left"`` rows that find nothing
@@ -42,7 +44,7 @@ class LookupJoin:
     table: TableSource
     on: tuple[tuple[str, str], ...]
     how: LookupHow = "inner"
-    method: LookupMethod = "auto"
+    method: LookupMethodLike = "auto"
     suffix: str = "_right"
     max_age: Duration | None = None
     unit: TimeUnit = "ticks"
@@ -51,6 +53,9 @@ class LookupJoin:
     quota: int | None = None
     """How many times the table may be read in an epoch, as often as needed if not given; what is left then waits."""
     shed: Shedding = field(default_factory=Shedding)
+    freshness: Freshness = "snapshot"
+
+    methods: ClassVar[Methods[Stages]] = METHODS
 
     def __post_init__(self) -> None:
         if not self.on:
@@ -63,7 +68,7 @@ class LookupJoin:
             raise ConfigError(f"on={self.on} must name the table's keys in their order, {', '.join(self.table.keys)}.")
         check_names(self.table.columns.names)
         check_suffix(self.suffix)
-        read_stages(self.method)
+        METHODS.of(self.method)
         if self.quota is not None and self.quota < 0:
             raise ConfigError(f"quota={self.quota} is no number of reads. Write 0 or more.")
         if self.max_age is not None:
@@ -72,7 +77,7 @@ class LookupJoin:
     @property
     def stages(self) -> Stages:
         """The back end, and the front stage before it if there is one."""
-        return read_stages(self.method)
+        return self.parameters
 
     @property
     def table_keys(self) -> tuple[str, ...]:
@@ -111,26 +116,80 @@ class LookupJoin:
             fields[shown] = columns.field(name).type
         return pa.schema(fields)
 
-    def bounds(self, bound: Time) -> Bounds:
+    def says(self, inputs: tuple[RowType, ...] = ()) -> str:
+        """What it does, in words."""
+        return f"{self.how} lookup on {show_keys(self.on)} in {self.table}, {self.freshness}"
+
+    @property
+    def passes_updates(self) -> bool:
+        """Unless rows may wait: then an update could come out after the final result."""
+        return self.max_age is None and not self.defers
+
+    @property
+    def does_to_updates(self) -> str:
+        """What it would do to updates of windows if rows may wait."""
+        return "lets rows wait (method=, max_age=, shed=), so an update could leave it after the final result"
+
+    def null_keys(self, port: int) -> NullKeys:
+        """A null finds nothing."""
+        return "spread" if self.how == "left" else "drop"
+
+    @property
+    def piece(self) -> int:
+        """Small: much of a share is for the rows of the table."""
+        return 16
+
+    @property
+    def keeps_between_epochs(self) -> bool:
+        """Indexes and rows of the table."""
+        return True
+
+    @property
+    def lists_pages(self) -> bool:
+        """What was put aside may be very many pages."""
+        return True
+
+    @property
+    def held_kinds(self) -> frozenset[int]:
+        """Rows that wait for a read, to be let in, or were put aside."""
+        return frozenset((WAITING, INBOX, SHED)) if self.defers else frozenset()
+
+    @property
+    def master(self) -> Master:
+        """The table."""
+        return Master(self.table, self.freshness)
+
+    def reading(self, table: TableSource, version: str, quota: int | None) -> LookupJoin:
+        """The same lookup in this version of a table, which it may read so often."""
+        return replace(self, table=table, version=version, quota=quota)
+
+    @property
+    def sheds(self) -> bool:
+        """Whether `shed` says so."""
+        return self.shed.on
+
+    @property
+    def waits_for_bounds(self) -> bool:
+        """Only rows that may wait have an age."""
+        return self.max_age is not None
+
+    @property
+    def may_change(self) -> frozenset[str]:
+        """How rows are answered, and what from."""
+        return frozenset({"method", "table", "max_age", "version", "quota", "shed", "freshness"})
+
+    def tells(self, epochs: Sequence[Mapping[str, int]], waits: str) -> list[str]:
+        """Hits and misses, and who waits now."""
+        hits, misses, reads = (sum(counts.get(name, 0) for counts in epochs) for name in ("hits", "misses", "reads"))
+        read = f"the table was read {reads:,} times; {waits}"
+        if not hits + misses:
+            return [f"no cache was asked; {read}"]
+        share = f"{100 * hits / (hits + misses):.1f} % of the rows"
+        return [f"cache: {epochs[-1].get('cached', 0):,} rows of the table answered for {share}; {read}"]
+
+    def bounds(self, *ports: Time) -> Bounds:
         """What can still come out of a join in which no row waits."""
-        return Bounds((bound, bound), (bound, bound))
-
-    def bound(self, bounds: Bounds) -> Time:
-        """The bound on the event time of the results."""
-        return bounds.individual[0]
-
-    def logic(
-        self,
-        inputs: tuple[RowType, ...],
-        store: PageStore,
-        budget: Budget,
-        state: State,
-        meter: Meter | None = None,
-    ) -> Logic:
-        """The algorithm that `method` names."""
-        from penstock.operators.lookup.logic import LookupLogic
-
-        return LookupLogic(self, inputs[0], store, budget, state, meter)
+        return Bounds.at(ports[0])
 
 
 def in_order_of(keys: tuple[str, ...], on: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:

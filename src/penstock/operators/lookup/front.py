@@ -20,14 +20,13 @@ from penstock.core.pages import Page, PageStore, read_page, write_page
 from penstock.core.rows import HASH, TIME, Hashes, Indices, concat, hashes_of
 from penstock.kernels.distinct import run_starts
 from penstock.kernels.hashing import hash_keys
-from penstock.operators.lookup.admission import RULES, Frequencies, Policy, Threshold
+from penstock.operators.lookup.admission import RULES, Frequencies, Threshold
 from penstock.operators.lookup.answers import Answers, Mask
+from penstock.operators.lookup.config import PRESENT
+from penstock.operators.lookup.methods import Front
 
 CACHED = 1
-"""The port of pages that hold cached master rows."""
-
-PRESENT = "__present"
-"""Beside a cached row: whether the table has it. Keys that it has not are worth remembering, too."""
+"""The kind of pages that hold cached master rows."""
 
 _BLOCKS = 8
 """Entries come in blocks; more than so many are merged, as are those of which most have left."""
@@ -45,27 +44,6 @@ _SLOT = 16
 """Bytes beside each row: its frequency and its entry."""
 
 
-@dataclass(frozen=True, slots=True)
-class Front:
-    """What the front stage is given: its part of the memory, or a number of rows, and who gets in.
-
-    >>> Front(share=0.2).policy
-    'strict'
-    """
-
-    share: float = 0.15
-    policy: Policy = "strict"
-    slots: int | None = None
-    threshold: int = 10
-    adaptive: bool = True
-    every: int = 10
-    halve: int | None = None
-    """After so many offers frequencies are halved, by policy `decay`; as many as there are slots if not given."""
-    span: int | None = None
-    """Missed keys are counted over so many misses before a back end that answers at once; 4 times the slots if not
-    given."""
-
-
 @dataclass(slots=True)
 class FrontStats:
     """What happened so far."""
@@ -73,7 +51,6 @@ class FrontStats:
     hits: int = 0
     misses: int = 0
     """Rows that went on to the back end."""
-    admissions: int = 0
     evictions: int = 0
 
 
@@ -202,7 +179,7 @@ class FrontStage:
             return
         changed = hash_keys(keys)
         for block in self._blocks:
-            gone = np.isin(hash_keys(self._answers.master_keys(block.rows)), changed)
+            gone = np.isin(self._answers.hashes(block.rows, self._answers.master_keys(block.rows)), changed)
             block.alive &= ~np.logical_or.reduceat(gone, block.first)
             block.changed = True
         self._tidy()
@@ -263,7 +240,6 @@ class FrontStage:
         verdict = RULES[self._settings.policy](freq, sizes, free, offered[rank], needs[rank])
         admitted = np.sort(rank[verdict.admitted])
         self._evict(where, verdict.evicted)
-        self.stats.admissions += admitted.size + verdict.passing
         self.stats.evictions += verdict.evicted.size + verdict.passing
         self._decay(offered.size)
         if admitted.size:

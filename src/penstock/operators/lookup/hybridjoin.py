@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +12,13 @@ import pyarrow as pa
 from penstock.core.operator import Out
 from penstock.core.rows import Hashes, Indices
 from penstock.operators.lookup.back import Desk
+from penstock.operators.lookup.methods import BackMethod
 from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.waiting import Waiting
 
 
 @dataclass(frozen=True, slots=True)
-class HybridJoin:
+class HybridJoin(BackMethod):
     """Read the partition of the oldest row. `slots`: how many rows may wait, h_S, as many as fit if not given.
 
     >>> HybridJoin(slots=1000).slots
@@ -29,7 +31,7 @@ class HybridJoin:
 class OldestFirstJoin:
     """Waiting rows in order of arrival, each with the partition that has its key."""
 
-    def __init__(self, settings: HybridJoin, desk: Desk, waiting: Waiting) -> None:
+    def __init__(self, settings: HybridJoin, desk: Desk, waiting: Waiting, meta: Mapping[str, Any]) -> None:
         self._settings = settings
         self._desk = desk
         self.waiting = waiting

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from penstock.core.rows import HASH, TIME, Hashes, Indices, hashes_of
 from penstock.kernels.distinct import firsts
 from penstock.operators.lookup.back import Desk, Met
 from penstock.operators.lookup.front import FrontStage
+from penstock.operators.lookup.methods import BackMethod
 from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.waiting import Waiting
 
@@ -23,11 +25,11 @@ _COUNT = 16
 """Bytes of a hash and how often it was missed."""
 
 MISSED = 2
-"""The port of pages that say how often keys were missed."""
+"""The kind of pages that say how often keys were missed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Inlj:
+class Inlj(BackMethod):
     """Look each key up. `batch` is how many rows are asked for in one request, as many as fit if not given.
 
     >>> Inlj(batch=1000).batch
@@ -36,11 +38,13 @@ class Inlj:
 
     batch: int | None = None
 
+    reads: ClassVar[Literal["keys"]] = "keys"
+
 
 class IndexJoin:
     """Takes what waits, asks the table for its keys, answers."""
 
-    def __init__(self, settings: Inlj, desk: Desk, waiting: Waiting) -> None:
+    def __init__(self, settings: Inlj, desk: Desk, waiting: Waiting, meta: Mapping[str, Any]) -> None:
         self._settings = settings
         self._desk = desk
         self.waiting = waiting

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock.core.operator import Out
 from penstock.core.rows import Hashes, Indices
 from penstock.operators.lookup.back import Desk, may_match
+from penstock.operators.lookup.methods import BackMethod
 from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.waiting import Waiting
 
@@ -25,7 +26,7 @@ _NOWHERE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class MeshJoin:
+class MeshJoin(BackMethod):
     """Read the table cyclically. `slots`: how many rows may wait, h_S, as many as fit if not given.
 
     `loads_per_logical` above 1 is R-MESHJOIN: a chunk of rows enters once in so many loads.
@@ -36,6 +37,12 @@ class MeshJoin:
 
     slots: int | None = None
     loads_per_logical: int = 1
+
+    reads: ClassVar[Literal["round"]] = "round"
+
+    def is_like(self, other: BackMethod) -> bool:
+        """MESHJOIN and R-MESHJOIN are two."""
+        return isinstance(other, MeshJoin) and (self.loads_per_logical > 1) == (other.loads_per_logical > 1)
 
     def chunk(self, partitions: int, slots: int | None = None) -> int:
         """How many rows enter at a time: w = h_S / k."""

@@ -1,54 +1,70 @@
-"""The methods of lookup joins: a back end, and the front stage that may precede any of them."""
+"""The list of a lookup join's methods: a back end each, and the front stage that may precede any of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import ClassVar, Literal
 
 from penstock.core.errors import ConfigError
 from penstock.core.master import MasterTable
-from penstock.operators.lookup.broadcast import Broadcast
-from penstock.operators.lookup.front import Front
-from penstock.operators.lookup.hybridjoin import HybridJoin
-from penstock.operators.lookup.inlj import Inlj
-from penstock.operators.lookup.meshjoin import MeshJoin
-from penstock.operators.lookup.partition_based import PartitionBased
-from penstock.operators.lookup.partitioned import Partitioned
-from penstock.operators.lookup.ssij import Ssij
+from penstock.core.methods import Method, Methods
+from penstock.operators.lookup.admission import Policy
 
-MethodName = Literal[
-    "auto",
-    "broadcast",
-    "inlj",
-    "meshjoin",
-    "r-meshjoin",
-    "hybridjoin",
-    "cinlj",
-    "cmeshjoin",
-    "chybridjoin",
-    "partitioned",
-    "ssij",
-    "partition-based",
-]
 
-Back = Broadcast | Inlj | MeshJoin | HybridJoin | Partitioned | Ssij | PartitionBased
+@dataclass(frozen=True, slots=True)
+class BackMethod:
+    """What every back end says of itself; its fields are its parameters."""
+
+    reads: ClassVar[Literal["all", "keys", "partitions", "round"]] = "partitions"
+    """What it reads of the table: all of it, the rows of keys, the partition of a key, or partitions in turn."""
+
+    @property
+    def defers(self) -> bool:
+        """Whether rows may wait over epochs."""
+        return self.reads in ("partitions", "round")
+
+    def is_like(self, other: BackMethod) -> bool:
+        """Whether these are other parameters of the same method."""
+        return type(self) is type(other)
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """What the front stage is given: its part of the memory, or a number of rows, and who gets in.
+
+    >>> Front(share=0.2).policy
+    'strict'
+    """
+
+    share: float = 0.15
+    policy: Policy = "strict"
+    slots: int | None = None
+    threshold: int = 10
+    adaptive: bool = True
+    every: int = 10
+    halve: int | None = None
+    """After so many offers frequencies are halved, by policy `decay`; as many as there are slots if not given."""
+    span: int | None = None
+    """Missed keys are counted over so many misses before a back end that answers at once; 4 times the slots if not
+    given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stages:
     """A back end, perhaps behind a front stage: ``Stages(HybridJoin(), Front(share=0.15))`` is CHYBRIDJOIN.
 
+    >>> from penstock.operators.lookup import Inlj
     >>> Stages(Inlj()).defers
     False
     """
 
-    back: Back
+    back: BackMethod
     front: Front | None = None
 
     @property
     def defers(self) -> bool:
         """Whether rows may wait over epochs."""
-        return not isinstance(self.back, Broadcast | Inlj)
+        return self.back.defers
 
     def check(self, table: MasterTable) -> None:
         """Refuse a table of which this method would find, or keep, only some of the rows of a key.
@@ -56,14 +72,14 @@ class Stages:
         INLJ asks for all rows of a key wherever they are, and to broadcast is to have all; the others have the
         partitions that they read.
         """
-        if isinstance(self.back, Broadcast | Inlj) or table.clustered:
+        if not self.back.defers or table.clustered:
             return
-        keys, name = ", ".join(table.keys), lookup_method_name(self)
+        keys, name = ", ".join(table.keys), METHODS.name_of(self)
         remedy = (
             f"Write method='cinlj' or 'meshjoin', or freshness='snapshot', which copies the table into pages; Parquet "
             f"files can also be sorted by {keys}, so that equal keys lie together."
         )
-        if not isinstance(self.back, MeshJoin):
+        if self.back.reads == "partitions":
             raise ConfigError(
                 f"method={name!r} reads the one partition that has a key, but this table does not say which partition "
                 f"has which {keys}, or has rows of one {keys} in several. {remedy}"
@@ -75,55 +91,33 @@ class Stages:
             )
 
 
-LookupMethod = MethodName | Stages
+class LookupMethods(Methods[Stages]):
+    """Methods by name; what stands behind a front stage is called so, whether it is listed or not.
 
-_NAMED: dict[str, Stages] = {
-    "broadcast": Stages(Broadcast()),
-    "inlj": Stages(Inlj()),
-    "meshjoin": Stages(MeshJoin()),
-    "r-meshjoin": Stages(MeshJoin(loads_per_logical=4)),
-    "hybridjoin": Stages(HybridJoin()),
-    "partitioned": Stages(Partitioned()),
-    "ssij": Stages(Ssij()),
-    "partition-based": Stages(PartitionBased()),
-}
-_NAMED |= {f"c{name}": replace(_NAMED[name], front=Front()) for name in ("inlj", "meshjoin", "hybridjoin")}
-_NAMED["cinlj"] = Stages(Inlj(), Front(share=0.5, policy="decay", threshold=1))
-_NAMED["auto"] = _NAMED["cinlj"]
-
-_PLAIN: dict[type[Back], str] = {
-    Broadcast: "broadcast",
-    Inlj: "inlj",
-    MeshJoin: "meshjoin",
-    HybridJoin: "hybridjoin",
-    Partitioned: "partitioned",
-    Ssij: "ssij",
-    PartitionBased: "partition-based",
-}
-
-
-def read_stages(method: LookupMethod) -> Stages:
-    """What a method's name stands for.
-
-    >>> read_stages("chybridjoin").front is not None
-    True
-    """
-    if isinstance(method, Stages):
-        return method
-    if method not in _NAMED:
-        raise ConfigError(f"method={method!r} is not one of {', '.join(get_args(MethodName))}.")
-    return _NAMED[method]
-
-
-def lookup_method_name(method: LookupMethod) -> str:
-    """What to call a method in reports.
-
-    >>> lookup_method_name(Stages(HybridJoin(), Front()))
+    >>> from penstock.operators.lookup import HybridJoin
+    >>> METHODS.name_of(Stages(HybridJoin(), Front()))
     'chybridjoin'
     """
-    if not isinstance(method, Stages):
-        return method
-    plain = _PLAIN[type(method.back)]
-    if isinstance(method.back, MeshJoin) and method.back.loads_per_logical > 1:
-        plain = "r-meshjoin"
-    return plain if method.front is None else f"c{plain}"
+
+    def of(self, method: str | Stages) -> Method[Stages]:
+        """The method that a name, or stages, stand for; of stages that are not listed, that of the back end."""
+        if isinstance(method, Stages) and method.front is not None:
+            back = self.of(replace(method, front=None))
+            return self.get(f"c{back.name}", back)
+        return super().of(method)
+
+    def name_of(self, method: str | Stages) -> str:
+        """What to call a method in reports."""
+        if isinstance(method, Stages) and method.front is not None:
+            return f"c{self.name_of(replace(method, front=None))}"
+        return super().name_of(method)
+
+    def _alike(self, listed: Stages, given: Stages) -> bool:
+        return listed.front is None and listed.back.is_like(given.back)
+
+
+METHODS = LookupMethods(Stages, "cinlj")
+"""Every method of a lookup join."""
+
+LookupMethodLike = str | Stages
+"""What ``method=`` may be: a name, or stages."""

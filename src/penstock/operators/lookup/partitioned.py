@@ -19,6 +19,7 @@ from penstock.core.operator import Out
 from penstock.core.rows import Hashes, Indices
 from penstock.operators.lookup.areas import Areas
 from penstock.operators.lookup.back import Desk
+from penstock.operators.lookup.methods import BackMethod
 from penstock.operators.lookup.segments import Segments, Worth
 from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.waiting import Mask, Waiting
@@ -31,7 +32,7 @@ _REMEMBERED = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Partitioned:
+class Partitioned(BackMethod):
     """Keep frequent partitions, let rows wait for the others.
 
     >>> Partitioned(wait=4000, block=100).blocks(partitions=7, slots=4000)

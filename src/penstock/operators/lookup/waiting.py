@@ -31,7 +31,7 @@ _COLUMN = {name: place for place, name in enumerate(_COLUMNS)}
 _OVERHEAD = 8 * len(_COLUMNS)
 
 WAITING = 0
-"""The port of pages that hold waiting rows."""
+"""The kind of pages that hold waiting rows."""
 
 
 class Waiting:
@@ -79,11 +79,6 @@ class Waiting:
     def matched(self) -> Mask:
         """Which have matched already."""
         return self._column("matched").astype(np.bool_)
-
-    @property
-    def seq(self) -> Indices:
-        """Their numbers in order of arrival."""
-        return self._column("seq")
 
     @property
     def attempts(self) -> Indices:
@@ -153,8 +148,8 @@ class Waiting:
         for name in ("partition", "start"):
             self._column(name)[:] = partition
 
-    def save(self, store: PageStore, run: str | None = None) -> list[Page]:
-        """The rows as pages of a `run`, sorted by hash as pages are; the numbers travel as columns."""
+    def save(self, store: PageStore, maker: str | None = None) -> list[Page]:
+        """The rows as pages of a `maker`, sorted by hash as pages are; the numbers travel as columns."""
         if not len(self):
             return []
         rows = self.rows(np.ones(len(self), np.bool_))
@@ -162,7 +157,7 @@ class Waiting:
         fields = [*self._schema, *(pa.field(f"__{name}", pa.int64()) for name in _NUMBERS)]
         whole = pa.RecordBatch.from_arrays([*rows.columns, *extra], schema=pa.schema(fields))
         order = page_order(hashes_of(whole), times_of(whole))
-        return [replace(write_page(store, WAITING, whole.take(pa.array(order))), run=run)]
+        return [replace(write_page(store, WAITING, whole.take(pa.array(order))), maker=maker)]
 
     def restore(self, store: PageStore, pages: Sequence[Page]) -> None:
         """Take up the rows of pages, in the order in which they arrived, as far as shards agree on one."""

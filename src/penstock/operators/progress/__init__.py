@@ -3,8 +3,8 @@
 from penstock.operators.progress.describe import Describe
 from penstock.operators.progress.distinct import Distinct
 from penstock.operators.progress.dup_elim import DupElim
-from penstock.operators.progress.groups import group_batch, group_type
+from penstock.operators.progress.groups import group_type
 from penstock.operators.progress.guard import Guard
 from penstock.operators.progress.sort import Sort
 
-__all__ = ["Describe", "Distinct", "DupElim", "Guard", "Sort", "group_batch", "group_type"]
+__all__ = ["Describe", "Distinct", "DupElim", "Guard", "Sort", "group_type"]

@@ -21,7 +21,7 @@ from penstock.core.budget import Budget
 from penstock.core.durations import Duration, TimeUnit
 from penstock.core.errors import ConfigError
 from penstock.core.meter import Meter
-from penstock.core.operator import Allowance, Out, State
+from penstock.core.operator import Allowance, Operator, Out, State
 from penstock.core.pages import PageStore, read_page, write_page
 from penstock.core.progress import Bounds
 from penstock.core.rows import Hashes, Indices, RowType, concat, hashes_of, times_of
@@ -49,7 +49,7 @@ Region = tuple[HashRange, tuple[Time, Time]]
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct:
+class Distinct(Operator):
     """Keep rows of equal keys only if they are `within` or more apart; without it, drop those of the same time only.
 
     >>> Distinct(within=Duration.of("10 min"), unit="microseconds").steps
@@ -68,7 +68,7 @@ class Distinct:
                 f"counts as seen, as in within='10 min', or leave it out to compare rows of the same time only."
             )
 
-    def says(self) -> str:
+    def says(self, inputs: tuple[RowType, ...] = ()) -> str:
         """What it does, in words."""
         apart = "at the same time" if self.within is None else f"within {self.within}"
         return f"distinct: one row per {', '.join(self.on) or 'moment'} {apart}, once the bound has passed it"
@@ -83,17 +83,9 @@ class Distinct:
         """Its pages may be merged between epochs."""
         return True
 
-    def output(self, inputs: tuple[RowType, ...]) -> pa.Schema:
-        """The same columns."""
-        return inputs[0].columns
-
-    def bounds(self, bound: Time) -> Bounds:
+    def bounds(self, *ports: Time) -> Bounds:
         """As the input's: what lies below it has left."""
-        return Bounds((bound, bound), (bound, bound))
-
-    def bound(self, bounds: Bounds) -> Time:
-        """The bound on the event time of the results."""
-        return bounds.individual[0]
+        return Bounds.at(ports[0])
 
     def logic(
         self, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State, meter: Meter | None = None
@@ -111,8 +103,8 @@ class Deciding:
         self._keys = group_type(rows)
         self._store = store
         self._budget = budget
-        self._waiting = Held(rows.inside, store, budget, (page for page in state.pages if page.port == WAITING))
-        self._kept = [page for page in state.pages if page.port == KEPT]
+        self._waiting = Held(rows.inside, store, budget, (page for page in state.pages if page.kind == WAITING))
+        self._kept = [page for page in state.pages if page.kind == KEPT]
         self._bound: Time = TIME_MIN
         held = set(rows.columns.names) - set(rows.keys)
         others = (field for field in rows.inside if field.name in held)
@@ -152,7 +144,7 @@ class Deciding:
 
     def bounds(self) -> Bounds:
         """As the input's."""
-        return Bounds((self._bound, self._bound), (self._bound, self._bound))
+        return Bounds.at(self._bound)
 
     def state(self) -> State:
         """What waits, and what was kept."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.core.budget import Budget
 from penstock.core.meter import Meter
-from penstock.core.operator import Allowance, Out, State
+from penstock.core.operator import Allowance, Operator, Out, State
 from penstock.core.pages import Page, PageStore, read_page, write_page
 from penstock.core.progress import Bounds
 from penstock.core.rows import Indices, RowType, hashes_of, times_of
@@ -34,13 +34,13 @@ _AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class DupElim:
+class DupElim(Operator):
     """Let one of equal rows pass: equal in the keys of the input and in its time (F22)."""
 
     on: tuple[str, ...] = ()
     """The keys of its input."""
 
-    def says(self) -> str:
+    def says(self, inputs: tuple[RowType, ...] = ()) -> str:
         """What it does, in words."""
         return "distinct: one of equal rows, at once"
 
@@ -49,17 +49,9 @@ class DupElim:
         """Its pages may be merged between epochs."""
         return True
 
-    def bounds(self, bound: Time) -> Bounds:
+    def bounds(self, *ports: Time) -> Bounds:
         """As the input's: rows pass at once."""
-        return Bounds((bound, bound), (bound, bound))
-
-    def bound(self, bounds: Bounds) -> Time:
-        """The bound on the event time of the results."""
-        return bounds.individual[0]
-
-    def output(self, inputs: tuple[RowType, ...]) -> pa.Schema:
-        """The same columns."""
-        return inputs[0].columns
+        return Bounds.at(ports[0])
 
     def logic(
         self, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State, meter: Meter | None = None
@@ -106,7 +98,7 @@ class Eliminating:
 
     def bounds(self) -> Bounds:
         """As the input's: rows pass at once."""
-        return Bounds((self._bound, self._bound), (self._bound, self._bound))
+        return Bounds.at(self._bound)
 
     def state(self) -> State:
         """What was seen."""

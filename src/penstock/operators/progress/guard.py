@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from penstock.core.budget import Budget
 from penstock.core.meter import Meter
-from penstock.core.operator import Allowance, Out, State
+from penstock.core.operator import Allowance, Operator, Out, State
 from penstock.core.pages import PageStore
 from penstock.core.progress import Bounds
 from penstock.core.rows import RowType, hashes_of, times_of
-from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
+from penstock.core.time import TIME_MIN, Time, Times
 from penstock.operators.aggregate.group_bounds import GroupBoundTable
 from penstock.operators.progress.groups import group_type
 from penstock.operators.progress.outlets import split
@@ -28,7 +28,7 @@ STATEMENTS = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(Operator):
     """Guard one stream; its groups, if punctuations speak of any, are what its keys say (F01).
 
     Port 0 takes the rows. Port 1, where a host has it, takes statements: the columns of a group, and as their time the
@@ -37,9 +37,29 @@ class Guard:
 
     method: str = "guard"
 
-    def output(self, inputs: tuple[RowType, ...]) -> pa.Schema:
-        """The same columns."""
-        return inputs[0].columns
+    def says(self, inputs: tuple[RowType, ...] = ()) -> str:
+        """What it does, in words."""
+        return f"rows below the bound of their own {', '.join(inputs[0].keys)} are late"
+
+    @property
+    def method_name(self) -> str:
+        """There is only one."""
+        return self.method
+
+    @property
+    def passes_updates(self) -> bool:
+        """A row passes, or is late, by itself and at once."""
+        return True
+
+    @property
+    def finds_late(self) -> bool:
+        """What it is for."""
+        return True
+
+    @property
+    def waits_for_bounds(self) -> bool:
+        """Rows pass at once."""
+        return False
 
     def logic(
         self, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State, meter: Meter | None = None
@@ -49,11 +69,7 @@ class Guard:
 
     def bounds(self, *ports: Time) -> Bounds:
         """Rows pass at once: the bound is that of the rows."""
-        return Bounds((ports[0], ports[0]), (ports[0], ports[0]))
-
-    def bound(self, bounds: Bounds) -> Time:
-        """The bound on the event time of the rows that pass."""
-        return bounds.individual[0]
+        return Bounds.at(ports[0])
 
 
 class Guarding:
@@ -67,7 +83,7 @@ class Guarding:
         self._before = self.violators
         groups = group_type(rows)
         self._groups, self._said = (
-            GroupBoundTable(groups, port, store, budget, [page for page in state.pages if page.port == port])
+            GroupBoundTable(groups, port, store, budget, [page for page in state.pages if page.kind == port])
             for port in (0, STATEMENTS)
         )
 
@@ -87,24 +103,14 @@ class Guarding:
             self._groups.purge(bound)
         return iter(())
 
-    def advance_groups(self, port: int, bounds: pa.RecordBatch) -> Iterator[Out]:
-        """Group-wise punctuations that hold at once, see `group_batch`."""
-        self._groups.add(bounds)
-        self._groups.purge(self._bound)
-        return iter(())
-
     def idle(self, work: Allowance) -> Iterator[Out]:
         """The epoch is over: its statements hold from now on."""
         self._groups.take_over(self._said)
         return iter(())
 
-    def end(self) -> Iterator[Out]:
-        """No row may come any more."""
-        return self.advance(0, TIME_MAX)
-
     def bounds(self) -> Bounds:
         """As the input's."""
-        return Bounds((self._bound, self._bound), (self._bound, self._bound))
+        return Bounds.at(self._bound)
 
     def counts(self) -> dict[str, int]:
         """How many rows of this epoch were turned away."""

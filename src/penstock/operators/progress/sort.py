@@ -15,7 +15,7 @@ import pyarrow as pa
 from penstock.core.budget import Budget
 from penstock.core.errors import ConfigError
 from penstock.core.meter import Meter
-from penstock.core.operator import Allowance, Out, State
+from penstock.core.operator import Allowance, Operator, Out, State
 from penstock.core.pages import PageStore
 from penstock.core.progress import Bounds
 from penstock.core.rows import RowType
@@ -24,7 +24,7 @@ from penstock.operators.progress.held import Held
 
 
 @dataclass(frozen=True, slots=True)
-class Sort:
+class Sort(Operator):
     """Put the rows of `inputs` streams of the same columns in order of time (F21).
 
     >>> Sort().says(), Sort(inputs=2).says()
@@ -37,7 +37,7 @@ class Sort:
         if self.inputs < 1:
             raise ConfigError(f"inputs={self.inputs} leaves nothing to sort. Write how many streams there are.")
 
-    def says(self) -> str:
+    def says(self, inputs: tuple[RowType, ...] = ()) -> str:
         """What it does, in words."""
         what = "sort" if self.inputs == 1 else f"merge of {self.inputs} streams"
         return f"{what} by time, exact by bounds"
@@ -47,18 +47,10 @@ class Sort:
         """Its pages may be merged between epochs."""
         return True
 
-    def output(self, inputs: tuple[RowType, ...]) -> pa.Schema:
-        """The columns of the first; the others have the same."""
-        return inputs[0].columns
-
     def bounds(self, *ports: Time) -> Bounds:
         """What every input has passed has left."""
         bound = min(ports)
-        return Bounds((bound, bound), (bound, bound))
-
-    def bound(self, bounds: Bounds) -> Time:
-        """The bound on the event time of the results."""
-        return bounds.individual[0]
+        return Bounds.at(bound)
 
     def logic(
         self, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State, meter: Meter | None = None

@@ -5,37 +5,31 @@ from penstock.operators.window_join.config import LEFT_ONLY, How, JoinKeys, Join
 from penstock.operators.window_join.ewj import EWJoin
 from penstock.operators.window_join.methods import (
     AhEwj,
-    Baseline,
-    Deferring,
     Ewj,
-    Method,
-    MethodName,
+    JoinMethod,
+    JoinMethodLike,
     Rpwj,
-    is_baseline,
-    method_name,
     read_method,
 )
 from penstock.operators.window_join.oa import OAJoin
+from penstock.operators.window_join.registry import METHODS
 from penstock.operators.window_join.rpwj import RPWJoin
 
 __all__ = [
     "LEFT_ONLY",
+    "METHODS",
     "AHEWJoin",
     "AhEwj",
-    "Baseline",
-    "Deferring",
     "EWJoin",
     "Ewj",
     "How",
     "JoinKeys",
+    "JoinMethod",
+    "JoinMethodLike",
     "JoinTime",
-    "Method",
-    "MethodName",
     "OAJoin",
     "RPWJoin",
     "Rpwj",
     "WindowJoin",
-    "is_baseline",
-    "method_name",
     "read_method",
 ]

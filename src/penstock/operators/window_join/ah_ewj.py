@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.budget import Budget
-from penstock.core.meter import Meter
+from penstock.core.meter import Granularity, Meter
 from penstock.core.operator import Out, State
 from penstock.core.pages import PageStore
 from penstock.core.rows import Indices, RowType
@@ -28,6 +28,8 @@ from penstock.operators.window_join.segments import SegmentedJoin
 
 class AHEWJoin(SegmentedJoin):
     """AH-EWJ on one shard (spec: exact-window-joins §2.4, corrected by §6.1; 000-20…000-27)."""
+
+    granularity: Granularity = "block"
 
     def __init__(
         self,
@@ -110,7 +112,7 @@ class AHEWJoin(SegmentedJoin):
             self.dump(victim, min(self.flush_blocks, len(self._stale(victim))))
         block = self._victim(victim)
         self.recent[victim][block.partition].remove(block)
-        self._close(victim, block)
+        self._open[victim].close(block)
         if self._deserves(victim, block) and self._make_frequent_room(victim, block):
             block.role = "frequent"
             self.frequent[victim][block.number] = block
@@ -152,9 +154,9 @@ class AHEWJoin(SegmentedJoin):
         block = min(self._stale(port), key=lambda b: b.number)
         if sum(b.size for b in self.leaving[port].values()) + block.size > self.leaving_size:
             return False
-        self._close(port, block)
+        self._open[port].close(block)
         self.recent[port][block.partition].remove(block)
-        window.everyone_met(block)
+        window.stays.join(block.number)
         self.leaving[port][block.number] = block
         block.role = "leaving"
         self.dumped[port] += 1
@@ -169,7 +171,7 @@ class AHEWJoin(SegmentedJoin):
                 self.train_limits[port] += self.train
             while (block := self._next_of_train(port)) is None:
                 self.train_limits[port] += self.train
-            self._close(port, block)
+            self._open[port].close(block)
             self.windows[port].dump(block, self._segment(port, block))
             self.dumped[port] += 1
 

@@ -4,33 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
-import numpy as np
 import pyarrow as pa
 
-from penstock.core.budget import Budget
 from penstock.core.checks import check_suffix
-from penstock.core.durations import Duration, TimeUnit
+from penstock.core.durations import TimeUnit
 from penstock.core.errors import ConfigError, StateError
-from penstock.core.meter import Meter
-from penstock.core.operator import Logic, State
-from penstock.core.pages import PageStore
+from penstock.core.methods import ByMethod, Methods
+from penstock.core.operator import Arrivals, NullKeys, Operator, Origin, State, Timing
 from penstock.core.progress import Bounds
-from penstock.core.rows import RowType
+from penstock.core.rows import RowType, show_keys
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.core.within import LEFT, RIGHT, Band, Tumbling, horizon, reach_end
-from penstock.operators.window_join.methods import (
-    OPIB_ROWS,
-    OPOB_RESULTS,
-    AhEwj,
-    Ewj,
-    Method,
-    check_durations,
-    is_baseline,
-    method_name,
-    parameters,
-)
+from penstock.operators.window_join.methods import METHODS, JoinMethod, JoinMethodLike
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 """Which rows come out: matching pairs; with unmatched left, right or both; left rows with, or without, a match."""
@@ -50,6 +37,9 @@ _HOW_ALIASES = {
     "leftanti": "anti",
     "cross": "cross",
 }
+_LARGE_STATE = 16
+"""From so many times the share on, state is in so many pages that sorting arrivals first costs less than it saves."""
+
 LEFT_ONLY: tuple[How, ...] = ("semi", "anti")
 KEEPS_LEFT: tuple[How, ...] = ("left", "full", "semi", "anti")
 KEEPS_RIGHT: tuple[How, ...] = ("right", "full")
@@ -65,7 +55,7 @@ class OutputColumn(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class WindowJoin:
+class WindowJoin(ByMethod[JoinMethod]):
     """Join left and right rows with equal keys that `within` calls near in time.
 
     A pair (l, r) comes out once iff all its keys are equal (null equals nothing, NaN equals NaN) and `within` holds.
@@ -86,8 +76,10 @@ class WindowJoin:
     time: JoinTime = "left"
     suffix: str = "_right"
     unit: TimeUnit = "ticks"
-    method: Method = "auto"
+    method: JoinMethodLike = "auto"
     keys: JoinKeys = "merged"
+
+    methods: ClassVar[Methods[JoinMethod]] = METHODS
 
     def __post_init__(self) -> None:
         if not self.on:
@@ -103,14 +95,14 @@ class WindowJoin:
                 f"time={self.time!r} would be null for unmatched rows of how={self.how!r}. "
                 f"Write one of {', '.join(dict.fromkeys((*_TIMES[self.how], 'latest', 'earliest')))}."
             )
-        if is_baseline(self.method) and self.how != "inner":
+        if self.parameters.inner_only and self.how != "inner":
             raise ConfigError(
                 f"method={self.method!r} is for inner joins only, but how={self.how!r}. "
                 f"Write method='oa', which does every kind of join, or how='inner'."
             )
         check_suffix(self.suffix)
         self.within.reach(self.unit)
-        check_durations(self.method, self.unit)
+        self.parameters.check(self.unit)
 
     def columns(self, inputs: tuple[RowType, ...]) -> tuple[OutputColumn, ...]:
         """Where each column of the results comes from."""
@@ -146,20 +138,72 @@ class WindowJoin:
         names = tuple(shown.get((port, inputs[port].time or ""), "") for port in ports)
         return names if all(names) else ()
 
-    def bounds(self, left: Time, right: Time) -> Bounds:
-        """What can still come out once the ports are bound by `left` and `right`.
+    def says(self, inputs: tuple[RowType, ...] = ()) -> str:
+        """What it does, in words."""
+        return f"{self.how} join on {show_keys(self.on)} within {self.within}, time of results: {self.time}"
+
+    @property
+    def timing(self) -> Timing:
+        """Which of two times, where a result has two."""
+        return self.time if self.time in ("latest", "earliest") and self.how not in LEFT_ONLY else "column"
+
+    def keeps_time(self, port: int, clock: tuple[str, ...], inputs: tuple[RowType, ...]) -> bool:
+        """Whether the one time that a result has is that of its row of `port`."""
+        shown = {column.name: column.port for column in self.columns(inputs)}
+        return len(clock) == 1 and shown[clock[0]] == port
+
+    def null_keys(self, port: int) -> NullKeys:
+        """A null matches nothing: such rows are kept only to come out alone."""
+        return "spread" if self.how in (KEEPS_LEFT if port == LEFT else KEEPS_RIGHT) else "drop"
+
+    def origins(self, inputs: tuple[RowType, ...]) -> dict[str, Origin]:
+        """Every column is one side's."""
+        return {column.name: Origin(column.port, column.column) for column in self.columns(inputs)}
+
+    def sides(self, inputs: tuple[RowType, ...]) -> tuple[dict[str, str], dict[str, str]]:
+        """Each side's columns that the results have, and what they are called there."""
+        columns = self.columns(inputs)
+        shown = {(c.port, c.column): c.name for c in columns}
+        shown |= {(RIGHT, c.twin): c.name for c in columns if c.twin is not None}
+        left, right = (
+            {name: shown[port, name] for name in inputs[port].columns.names if (port, name) in shown}
+            for port in (LEFT, RIGHT)
+        )
+        return left, right
+
+    def arrivals(self, held: int, share: int) -> Arrivals:
+        """A method that keeps recent rows in memory gains by seeing both ports at about the same time.
+
+        Of much state, sorted arrivals meet few pages each.
+        """
+        if self.defers:
+            return "spooled"
+        return "sorted" if held > _LARGE_STATE * share else "streamed"
+
+    @property
+    def may_change(self) -> frozenset[str]:
+        """The method is a matter of cost."""
+        return frozenset({"method"})
+
+    def fixed(self) -> dict[str, Any]:
+        """Its other settings; the keys as a list of pairs."""
+        return {**Operator.fixed(self), "on": self.on}
+
+    def bounds(self, *ports: Time) -> Bounds:
+        """What can still come out once the ports are bound.
 
         Individual: ``min(b_j, horizon of j)``. Joint: the box of both bounds, clipped to what can pair, which covers as
         much as the box does (Fig 7-3's filter as printed is a tautology).
         """
+        left, right = ports
         if self.slide > 1:
-            left, right = (b if b in (TIME_MIN, TIME_MAX) else b // self.slide * self.slide for b in (left, right))
+            left, right = (b if b in (TIME_MIN, TIME_MAX) else b // self.slide * self.slide for b in ports)
         reach, b = self.within.reach(self.unit), (left, right)
         individual = [min(b[j], horizon(reach, j, b[1 - j])) for j in (LEFT, RIGHT)]
-        if self.method in ("opob", "opib"):
+        if self.parameters.in_order:
             # What is held back has a left time from the left bound on, and a right time near that.
             individual[RIGHT] = min(individual[RIGHT], horizon(reach, RIGHT, individual[LEFT]))
-        if self.defers or self.method in ("opob", "opib"):
+        if self.defers or self.parameters.in_order:
             return Bounds((individual[0], individual[1]), (individual[0], individual[1]))
         joint = [min(b[j], reach_end(reach, j, b[1 - j])) for j in (LEFT, RIGHT)]
         return Bounds((individual[0], individual[1]), (joint[0], joint[1]))
@@ -172,18 +216,12 @@ class WindowJoin:
     @property
     def defers(self) -> bool:
         """Whether the method puts off joins: a pair of rows may then come out after the bounds of both have passed."""
-        return not (self.method in ("auto", "oa") or is_baseline(self.method))
+        return self.parameters.defers
 
     @property
     def slide(self) -> int:
-        """How far bounds move at a time, in steps of the time column: RPWJ lets rows go once every slide."""
-        if method_name(self.method) != "rpwj":
-            return 1
-        asked = parameters(self.method).slide  # type: ignore[union-attr]
-        if asked is not None:
-            return max(1, Duration.of(asked).on(self.unit, "slide"))
-        first, last = self.within.reach(self.unit).of(LEFT, np.zeros(1, np.int64))
-        return max(1, (int(last[0]) - int(first[0])) // 10)
+        """How far bounds move at a time, in steps of the time column."""
+        return self.parameters.step(self.within, self.unit)
 
     def bound(self, bounds: Bounds) -> Time:
         """The bound on the event time of the results, by what `time` says it is.
@@ -206,38 +244,18 @@ class WindowJoin:
         alone = [b for b, keeps in ((left, KEEPS_LEFT), (right, KEEPS_RIGHT)) if self.how in keeps]
         return min([bounds.latest, *alone])
 
-    def logic(
-        self,
-        inputs: tuple[RowType, ...],
-        store: PageStore,
-        budget: Budget,
-        state: State,
-        meter: Meter | None = None,
-    ) -> Logic:
-        """The algorithm that `method` names; 'auto' is for a planner to decide, and OA-Join where none did."""
-        from penstock.operators.window_join.ah_ewj import AHEWJoin
-        from penstock.operators.window_join.ewj import EWJoin
-        from penstock.operators.window_join.global_order import GlobalOrderJoin
-        from penstock.operators.window_join.oa import OAJoin
-        from penstock.operators.window_join.opib import OPIBJoin
-        from penstock.operators.window_join.opob import OPOBJoin
-        from penstock.operators.window_join.rpwj import RPWJoin
-
-        _check_state(method_name(self.method), state)
-        if self.method == "opob":
-            return OPOBJoin(self, inputs, store, budget, state)
-        if self.method == "opib":
-            return OPIBJoin(self, inputs, store, budget, state)
-        if self.method == "global_order":
-            return GlobalOrderJoin(self, inputs, store, budget, state)
-        if self.method in ("auto", "oa"):
-            return OAJoin(self, inputs, store, budget, state, meter)
-        settings = parameters(self.method)
-        if isinstance(settings, Ewj):
-            return EWJoin(self, inputs, store, budget, state, settings, meter)
-        if isinstance(settings, AhEwj):
-            return AHEWJoin(self, inputs, store, budget, state, settings, meter)
-        return RPWJoin(self, inputs, store, budget, state, settings, meter)
+    def check_state(self, state: State) -> None:
+        """Rows that have not met, and results that have not left, are only for the method that holds them."""
+        holders = {port: each.name for each in METHODS.values() for port in each.parameters.holds}
+        method = METHODS.of(self.method)
+        left_by = {holders.get(page.kind, "oa") for page in state.pages}
+        strangers = left_by - {method.name, *(["oa"] if method.parameters.takes_over else [])}
+        if strangers:
+            other = min(strangers)
+            raise StateError(
+                f"The state was left by method={other!r}, and method={method.name!r} cannot go on from it: of its "
+                f"rows, not all pairs have come out. Start with method={other!r}, or with a new checkpoint directory."
+            )
 
 
 _TIMES: dict[str, tuple[str, ...]] = {
@@ -248,22 +266,6 @@ _TIMES: dict[str, tuple[str, ...]] = {
     "semi": ("left",),
     "anti": ("left",),
 }
-
-
-_HELD_BY = {OPOB_RESULTS: "opob", OPIB_ROWS[LEFT]: "opib", OPIB_ROWS[RIGHT]: "opib"}
-"""Which method a page beyond the two ports belongs to."""
-
-
-def _check_state(method: str, state: State) -> None:
-    """Rows that have not met, and results that have not left, are only for the method that holds them."""
-    left_by = {_HELD_BY.get(page.port, "oa") for page in state.pages}
-    strangers = left_by - {"opib" if method == "opib" else "oa", method}
-    if strangers:
-        other = min(strangers)
-        raise StateError(
-            f"The state was left by method={other!r}, and method={method!r} cannot go on from it: of its rows, not all "
-            f"pairs have come out. Start with method={other!r}, or with a new checkpoint directory."
-        )
 
 
 def read_how(how: str) -> How:

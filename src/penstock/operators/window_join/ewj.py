@@ -50,7 +50,7 @@ class EWJoin(SegmentedJoin):
             if window.is_fresh(oldest):
                 yield from self._dump_and_settle(port)
                 continue
-            self._close(port, oldest)
+            self._open[port].close(oldest)
             window.dump(oldest, self._segment(port, oldest))
             blocks.popleft()
             window.evict(oldest, self._tick + 1)
@@ -62,7 +62,7 @@ class EWJoin(SegmentedJoin):
     def _full(self, port: int) -> list[Block]:
         """The fresh blocks that nothing more is born into."""
         window = self.windows[port]
-        opened = self._open[port].get(0)
+        opened = self._open[port].blocks.get(0)
         return [b for b in self.recent[port].get(0, ()) if window.is_fresh(b) and b is not opened]
 
     def _dump_and_settle(self, port: int) -> Iterator[Out]:

@@ -9,10 +9,11 @@ from penstock.core.budget import Budget
 from penstock.core.operator import Allowance, Out, State
 from penstock.core.pages import Page, PageStore
 from penstock.core.rows import Indices, RowType
-from penstock.operators.window_join.blocks import Block, Slab
+from penstock.operators.window_join.blocks import Block
 from penstock.operators.window_join.config import WindowJoin
 from penstock.operators.window_join.deferring import DeferringJoin
 from penstock.operators.window_join.methods import Ewj
+from penstock.operators.window_join.slabs import Slab
 
 
 class Handover(DeferringJoin):
@@ -25,7 +26,7 @@ class Handover(DeferringJoin):
 
     def run(self) -> Iterator[Out]:
         """Join what is owed."""
-        return self._settle_strangers()
+        return self._settle_displaced()
 
     def pages(self) -> list[Page]:
         """All blocks as plain pages, which owe nothing and are owed nothing."""
@@ -34,7 +35,7 @@ class Handover(DeferringJoin):
 
     def waiting(self, port: int) -> list[Slab]:
         """Rows that have not been born yet."""
-        return self._taken_waiting(port)
+        return self._unborn[port].take()
 
     def _make_room(self, port: int, size: int) -> Iterator[Out]:
         return iter(())

@@ -1,4 +1,4 @@
-"""The methods a window join can run by, and their parameters: the names and defaults are the source's.
+"""The list of a window join's methods, and the parameters of those that put joins off, named as in the source.
 
 Sizes are in bytes. What is left out follows from the budget of the task that runs the join.
 """
@@ -6,27 +6,50 @@ Sizes are in bytes. What is left out follows from the budget of the task that ru
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal, get_args
+from typing import ClassVar
+
+import numpy as np
 
 from penstock.core.checks import is_number, is_whole
 from penstock.core.durations import Duration, DurationLike, TimeUnit
 from penstock.core.errors import ConfigError
-
-MethodName = Literal["auto", "oa", "ewj", "ah_ewj", "rpwj"]
-"""What ``method=`` may say: let the planner choose, or OA-Join, EWJ, AH-EWJ, RPWJ with their default parameters."""
-
-Baseline = Literal["opob", "opib", "global_order"]
-"""Inner joins of in-order processing, to compare with: no planner chooses them. The last is wrong under skew."""
-
-OPOB_RESULTS = 2
-"""The port of pages that hold OPOB-Join's results back."""
-
-OPIB_ROWS = (3, 4)
-"""The ports of pages that hold OPIB-Join's rows, left and right, which have not met."""
+from penstock.core.methods import Methods
+from penstock.core.within import LEFT, Band, Tumbling
 
 
 @dataclass(frozen=True, slots=True)
-class Segments:
+class JoinMethod:
+    """What every method of a window join says of itself; its fields are its parameters."""
+
+    inner_only: ClassVar[bool] = False
+    defers: ClassVar[bool] = False
+    """Whether it puts joins off: a pair of rows may then come out after the bounds of both have passed."""
+    in_order: ClassVar[bool] = False
+    """Whether results come out by the left row's time, and are held back for that."""
+    holds: ClassVar[tuple[int, ...]] = ()
+    """The ports of pages from which no other method can go on."""
+    takes_over: ClassVar[bool] = True
+    """Whether it can go on from the pages of rows that other methods leave."""
+
+    def check(self, unit: TimeUnit) -> None:
+        """Raise an error unless the lengths of time among the parameters can be counted in `unit`."""
+
+    def step(self, within: Band | Tumbling, unit: TimeUnit) -> int:
+        """How far bounds move at a time, in steps of the time column."""
+        return 1
+
+
+METHODS: Methods[JoinMethod] = Methods(
+    JoinMethod, "oa", hint=" Write one of these, or the parameters of one, as in method=pk.Ewj(probe=0.5)."
+)
+"""Every method of a window join."""
+
+JoinMethodLike = str | JoinMethod
+"""What ``method=`` may be: a name, or the parameters of a method."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segments(JoinMethod):
     """How much memory the windows of both streams may take, and the pages it is spent in.
 
     `memory` is for both streams together (a quarter of the task's budget), `page` the size of a page (a 16th of the
@@ -39,11 +62,20 @@ class Segments:
     row: int | None = None
     chunk: int | None = None
 
+    defers: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         for field in fields(Segments):
             value = getattr(self, field.name)
             if value is not None and (not is_whole(value) or value < 1):
                 raise ConfigError(f"{field.name}={value!r} is no size. Write bytes, 1 or more.")
+
+    def check(self, unit: TimeUnit) -> None:
+        """Lengths of time are counted in `unit`, and none is negative."""
+        for name in ("idle_gap", "count_epoch", "slide"):
+            given = getattr(self, name, None)
+            if given is not None and Duration.of(given, name).on(unit, name) < 0:
+                raise ConfigError(f"{name}={given!r} is negative. Write 0 or more.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,61 +188,29 @@ class Rpwj(Segments):
         if self.slide is not None and Duration.of(self.slide, "slide").amount <= 0:
             raise ConfigError(f"slide={self.slide!r} does not move. Write how often rows may leave, above 0.")
 
+    def step(self, within: Band | Tumbling, unit: TimeUnit) -> int:
+        """Rows are let go of once every slide."""
+        if self.slide is not None:
+            return max(1, Duration.of(self.slide).on(unit, "slide"))
+        first, last = within.reach(unit).of(LEFT, np.zeros(1, np.int64))
+        return max(1, (int(last[0]) - int(first[0])) // 10)
+
 
 Deferring = Ewj | AhEwj | Rpwj
-"""A method that puts off joins with what is on disk."""
-
-Method = MethodName | Baseline | Deferring
-"""What ``method=`` may be."""
-
-_DEFERRING: dict[str, type[Deferring]] = {"ewj": Ewj, "ah_ewj": AhEwj, "rpwj": Rpwj}
-_NAMES = {kind: name for name, kind in _DEFERRING.items()}
+"""The parameters of the methods that put off joins with what is on disk."""
 
 
-def read_method(method: str | Deferring) -> Method:
-    """Read ``method=``: a name, or the parameters of a method.
+def read_method(method: JoinMethodLike) -> JoinMethodLike:
+    """Read ``method=``: a name, however it is spelled, or the parameters of a method.
 
-    >>> read_method("ewj"), method_name(Ewj(probe=0.5))
-    ('ewj', 'ewj')
+    >>> read_method("AH-EWJ"), read_method(Ewj(probe=0.5)).probe
+    ('ah_ewj', 0.5)
     """
-    if isinstance(method, Ewj | AhEwj | Rpwj):
-        return method
-    plain = str(method).lower().replace("-", "_")
-    known = (*get_args(MethodName), *get_args(Baseline))
-    if plain not in known:
-        raise ConfigError(
-            f"method={method!r} is not one of {', '.join(known)}. "
-            f"Write one of these, or the parameters of one, as in method=pk.Ewj(probe=0.5)."
-        )
-    return plain  # type: ignore[return-value]
-
-
-def check_durations(method: Method, unit: TimeUnit) -> None:
-    """Raise an error unless the lengths of time that a method was given can be counted in `unit`."""
-    if isinstance(method, Deferring):
-        for name in ("idle_gap", "count_epoch", "slide"):
-            given = getattr(method, name, None)
-            if given is not None and Duration.of(given, name).on(unit, name) < 0:
-                raise ConfigError(f"{name}={given!r} is negative. Write 0 or more.")
-
-
-def is_baseline(method: Method) -> bool:
-    """Whether a method is there to be compared with.
-
-    >>> is_baseline("opib"), is_baseline("oa")
-    (True, False)
-    """
-    return method in get_args(Baseline)
-
-
-def method_name(method: str | Deferring) -> MethodName | Baseline:
-    """The name of a method."""
-    return _NAMES[type(method)] if isinstance(method, Ewj | AhEwj | Rpwj) else method  # type: ignore[return-value]
-
-
-def parameters(method: str | Deferring) -> Deferring:
-    """The parameters of a method that puts joins off: those given, or its defaults."""
-    return method if isinstance(method, Ewj | AhEwj | Rpwj) else _DEFERRING[method]()
+    plain = method.lower().replace("-", "_") if isinstance(method, str) else ""
+    if plain == "auto" or plain in METHODS:
+        return plain
+    METHODS.of(method)
+    return method
 
 
 def _check_parts(*parts: float) -> None:

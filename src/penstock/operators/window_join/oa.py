@@ -8,7 +8,7 @@ alone does so when it leaves without a match.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +25,16 @@ from penstock.kernels.sort import page_order
 from penstock.operators.pieces import pieces
 from penstock.operators.window_join.config import LEFT_ONLY, WindowJoin
 from penstock.operators.window_join.handover import Handover
+from penstock.operators.window_join.methods import JoinMethod
 from penstock.operators.window_join.pairing import Mask, Pairing, dying, not_below
 
 _MATCHING = 112
 """Bytes that sorting and matching one arrival takes besides its own: order, reach, ranges and their scratch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Oa(JoinMethod):
+    """OA-Join has no parameters."""
 
 
 class OAJoin:
@@ -101,7 +107,7 @@ class OAJoin:
 
     def _hold(self, pages: Iterable[Page]) -> None:
         for page in pages:
-            self._pages[page.port].append(page)
+            self._pages[page.kind].append(page)
 
     def _take_over(self) -> Iterator[Out]:
         """Settle what another method put off."""
@@ -167,7 +173,7 @@ class OAJoin:
         with self._budget.hold(4 * held.num_rows, "looking for unmatched rows"):
             alone = dying(times_of(held), page.floor, dead, TIME_MAX)
             alone &= ~self._marks(page)[page.begin : page.end]
-            yield from self._pairing.unmatched(page.port, held, np.flatnonzero(alone))
+            yield from self._pairing.unmatched(page.kind, held, np.flatnonzero(alone))
 
     def _marks(self, page: Page) -> Mask:
         """Which rows of the stored batch have met a partner."""

@@ -18,10 +18,12 @@ from penstock.core.pages import PageStore
 from penstock.core.rows import RowType
 from penstock.core.time import TIME_MIN
 from penstock.core.within import LEFT, RIGHT
-from penstock.operators.window_join.blocks import Block, Slab
+from penstock.operators.window_join.blocks import Block
 from penstock.operators.window_join.config import WindowJoin
+from penstock.operators.window_join.debts import fresh_births
 from penstock.operators.window_join.deferring import DeferringJoin
 from penstock.operators.window_join.methods import AhEwj, Ewj
+from penstock.operators.window_join.slabs import Slab
 
 
 class SegmentedJoin(DeferringJoin):
@@ -134,20 +136,20 @@ class SegmentedJoin(DeferringJoin):
                 return
             away = [block for block in blocks if not window.resident[block.number]]
             if away:
-                with self._read(window, away) as theirs:
-                    yield from self._join_refill(other.port, theirs)
+                with self._debts.reading(window, away) as theirs:
+                    yield from self._join_refill(other.port, away, theirs)
                     for block in away:
                         window.load(block, theirs, self._tick + 1)
             for block in blocks:
-                window.everyone_met(block)
+                window.stays.join(block.number)
                 self.frequent[port].pop(block.number, None)
                 self.leaving[port][block.number] = block
                 block.role = "leaving"
 
-    def _join_refill(self, port: int, theirs: Slab) -> Iterator[Out]:
+    def _join_refill(self, port: int, blocks: Sequence[Block], theirs: Slab) -> Iterator[Out]:
         """Fresh rows of `port` meet the blocks that come from disk."""
-        self._count_owed(self._fresh_births(self.windows[port]), self.windows[1 - port], theirs)
-        return self._pay(self.windows[port], self.windows[port].slabs, self.windows[1 - port], theirs)
+        me, other = self.windows[port], self.windows[1 - port]
+        return self._debts.pay_to_disk(me, me.slabs, fresh_births(me), other, blocks, theirs)
 
     def _oldest(self, port: int, size: int) -> list[Block]:
         """The first blocks on disk, up to `size`, that are neither recent nor about to leave already."""

@@ -6,7 +6,6 @@ from penstock.storage.tables.arrow import ArrowTable
 from penstock.storage.tables.build import PageBuild, build_page_table
 from penstock.storage.tables.pages import PageTable
 from penstock.storage.tables.parquet import ParquetTable
-from penstock.storage.tables.simulated import SimulatedTable
 from penstock.storage.tables.sql import SqlTable
 
-__all__ = ["ArrowTable", "PageBuild", "PageTable", "ParquetTable", "SimulatedTable", "SqlTable", "build_page_table"]
+__all__ = ["ArrowTable", "PageBuild", "PageTable", "ParquetTable", "SqlTable", "build_page_table"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,9 @@ class ArrowTable:
     rows: pa.Table
     keys: tuple[str, ...]
     partition_rows: int = 1 << 14
+
+    store: ClassVar[str] = "arrow"
+    versioned: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in self.keys:

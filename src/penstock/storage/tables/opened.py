@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.budget import Budget, ample
-from penstock.core.kept import LEFT, Kept
+from penstock.core.kept import KEPT_PART, Kept
 from penstock.core.master import Changes, TableSize, master_schema
 from penstock.core.rows import HASH, Hashes, Indices, concat, hashes_of
 from penstock.kernels.bisect import run_lengths, runs_within, spread
@@ -167,7 +167,7 @@ class OpenPageTable:
             if name not in self._mapped:
                 self._mapped[name] = self._store.get(name)
             return self._mapped[name]
-        self._fetched.settle(self._budget, self._budget.limit // LEFT)
+        self._fetched.charge_to(self._budget, self._budget.limit // KEPT_PART)
         rows = self._fetched.get(name)
         return self._fetch(name) if rows is None else rows
 

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import pyarrow as pa
 
 from penstock.core.errors import ConfigError
-from penstock.storage.files import path_of
+from penstock.storage.files import is_local, path_of
 from penstock.storage.tables.edit import Edit, check_expected
 from penstock.storage.tables.manifest import Layout, Versions
 from penstock.storage.tables.opened import OpenPageTable, open_version
@@ -43,6 +44,13 @@ class PageTable:
     """
 
     uri: str
+
+    versioned: ClassVar[bool] = True
+
+    @property
+    def store(self) -> str:
+        """Pages, here or elsewhere."""
+        return "pages" if is_local(self.uri) else "remote"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "uri", path_of(self.uri, "uri"))

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +27,7 @@ from penstock.core.errors import BudgetError, ConfigError, TableError
 from penstock.core.kept import Kept
 from penstock.core.master import Changes, TableSize, master_schema
 from penstock.core.rows import Hashes, Indices, concat, hashes_of
-from penstock.storage.files import find_folder, path_of
+from penstock.storage.files import find_folder, is_local, path_of
 from penstock.storage.tables.arrow import distinct, sorted_master
 from penstock.storage.tables.delta import DeltaLog, is_delta
 from penstock.storage.tables.keyindex import (
@@ -82,6 +83,13 @@ class ParquetTable:
     index: str | None = None
     partition_rows: int = 1 << 16
     cache_bytes: int = 32 << 20
+
+    versioned: ClassVar[bool] = False
+
+    @property
+    def store(self) -> str:
+        """Files, here or elsewhere."""
+        return "parquet" if is_local(self.path) else "remote"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", path_of(self.path, "path"))
@@ -327,7 +335,7 @@ class _Groups:
 
     def take(self, number: int, group: int, rows: Indices, budget: Budget) -> pa.RecordBatch:
         """Some rows of a row group, which ascend."""
-        self._kept.settle(budget, self._source.cache_bytes)
+        self._kept.charge_to(budget, self._source.cache_bytes)
         parts, first = [], 0
         for batch in self._kept.get((number, group)) or self._batches(number, group, budget):
             here = rows[rows.searchsorted(first) : rows.searchsorted(first + batch.num_rows)]

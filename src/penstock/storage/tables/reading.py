@@ -9,7 +9,6 @@ import pyarrow as pa
 from penstock.core.errors import ConfigError
 from penstock.core.master import TableSource
 from penstock.kernels.plain import plain_rows
-from penstock.storage.files import is_local
 from penstock.storage.tables.arrow import ArrowTable
 from penstock.storage.tables.build import build_page_table
 from penstock.storage.tables.manifest import Versions
@@ -45,23 +44,9 @@ def _check_on(keys: tuple[str, ...], columns: pa.Schema) -> None:
             raise ConfigError.unknown_key(name, columns.names)
 
 
-def kind_of(table: TableSource) -> Literal["arrow", "pages", "parquet", "sql", "remote"]:
-    """The kind of place that a table is in, which decides what a read of it takes.
-
-    >>> kind_of(ArrowTable(pa.table({"id": [1]}), ("id",)))
-    'arrow'
-    """
-    if isinstance(table, PageTable | ParquetTable):
-        place = table.uri if isinstance(table, PageTable) else table.path
-        if not is_local(place):
-            return "remote"
-        return "pages" if isinstance(table, PageTable) else "parquet"
-    return "arrow" if isinstance(table, ArrowTable) else "sql"
-
-
-def settled(table: TableSource, freshness: Literal["snapshot", "latest"], folder: str) -> TableSource:
+def pinned(table: TableSource, freshness: Literal["snapshot", "latest"], folder: str) -> TableSource:
     """The table to read from now on: for a snapshot of one that keeps no versions, a copy in pages under `folder`."""
-    return table if freshness == "latest" or isinstance(table, ArrowTable | PageTable) else copied(table, folder)
+    return table if freshness == "latest" or table.versioned else copied(table, folder)
 
 
 def copied(table: TableSource, folder: str) -> PageTable:

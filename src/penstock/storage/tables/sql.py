@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -94,6 +95,9 @@ class SqlTable:
     partition_rows: int = 1 << 16
     cuts: tuple[int, ...] | tuple[str, ...] | None = None
     """Where partitions begin, but for the first; found out if not given."""
+
+    store: ClassVar[str] = "sql"
+    versioned: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", (self.keys,) if isinstance(self.keys, str) else tuple(self.keys))

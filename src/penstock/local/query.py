@@ -1,0 +1,197 @@
+"""A flow at work in this process: epoch after epoch, each stream's rows to its sinks."""
+
+from __future__ import annotations
+
+import tempfile
+import time as clock
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.core.errors import ConfigError, FlowError, PenstockError, SinkError, SourceError
+from penstock.core.master import TableSource
+from penstock.core.operator import State
+from penstock.core.rows import TIME
+from penstock.flow.display import Explanation, Status, preformatted
+from penstock.flow.display import State as DisplayState
+from penstock.flow.explain import explain
+from penstock.flow.failures import named
+from penstock.flow.flow import read_timeout
+from penstock.flow.graph import Node, OperatorNode, SourceNode
+from penstock.flow.report import Report
+from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink, operators_needed
+from penstock.kernels.plain import plain_rows
+from penstock.local.epoch import Epoch
+from penstock.local.shards import Places
+from penstock.runtime.course import Course
+from penstock.storage.tables.reading import pinned
+from penstock.storage.versioned import Ledger, Plan
+
+
+class LocalQuery:
+    """A local flow at work, or done. An epoch has `trigger` seconds, or all the time it takes."""
+
+    def __init__(
+        self,
+        sinks: Sequence[Sink],
+        memory: int,
+        shards: int,
+        now: Callable[[], int],
+        trigger: float | None = None,
+    ) -> None:
+        self._sinks = sinks
+        self._memory = memory
+        self._shards = shards
+        self._now = now
+        self._trigger = trigger
+        self._report = Report()
+        self._spill = tempfile.TemporaryDirectory(prefix="penstock-")
+        nothing = {node.name: (State(),) * shards for node in operators_needed(sinks)}
+        self._course = Course(sinks, memory, shards, Ledger(states=nothing), self._pinned)
+        places = Places(self._spill.name, memory, shards)
+        self._places = {
+            node.name: places.of(node, self._course.share_of(node), self) for node in self._course.operators
+        }
+        self._failure: PenstockError | None = None
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """Do nothing: a local query runs only while `start` or `run` do, and has stopped when they return."""
+        read_timeout(timeout)
+        return True
+
+    def await_end(self, timeout: float | None = None) -> bool:
+        """It has ended by the time it is there."""
+        read_timeout(timeout)
+        return True
+
+    def explain(self) -> Explanation:
+        """The plan as text, with what was measured. A prompt shows it; in a script, print it."""
+        pilots = self._course.pilots
+        return explain(self._sinks, self.progress(), pilots, self._memory, self._shards, "In process")
+
+    def progress(self) -> Report:
+        """What the epochs measured."""
+        return self._report
+
+    @property
+    def status(self) -> Status:
+        """Whether the query has stopped, failed or ended, and its last epoch.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> rows = flow.source(pa.table({"t": [1]}), time="t").to_memory()
+        >>> flow.run().status
+        ended, last committed epoch: 1
+        """
+        epochs = self._report.totals.epochs
+        state: DisplayState = "failed" if self._failure else "ended" if self._course.ledger.ended else "stopped"
+        return Status(state, epochs - 1 if epochs else None)
+
+    @property
+    def exception(self) -> PenstockError | None:
+        """The error the query failed with, or None."""
+        return self._failure
+
+    def __repr__(self) -> str:
+        return f"<query in process: {self.status}; {self.progress()}>"
+
+    def _repr_html_(self) -> str:
+        return preformatted(repr(self))
+
+    def epoch(self, tables: Mapping[SourceNode, pa.Table], end: bool = False) -> None:
+        """All rows first, then the bounds; with `end`, every bound is the end of time."""
+        if self._course.ledger.ended:
+            raise FlowError("The streams of this flow have ended. Make a new flow to run again.")
+        try:
+            self._one(tables, end)
+        except PenstockError as failure:
+            self._failure = failure
+            raise
+
+    def _one(self, tables: Mapping[SourceNode, pa.Table], end: bool) -> None:
+        begun = clock.perf_counter()
+        epoch = Epoch(self._course, self._plan(end), tables, self._places)
+        given: dict[Node, int] = {}
+        for sink in self._sinks:
+            rows = epoch.late(sink.node) if sink.emits == "late" else self._computed(epoch, sink)
+            self._deliver(sink, rows)
+            if sink.emits == "results":
+                given[sink.node] = rows.num_rows
+        self._course.ledger = epoch.left()
+        report = epoch.report(clock.perf_counter() - begun, sum(given.values()))
+        self._report = self._report.after(report)
+
+    def _plan(self, end: bool) -> Plan:
+        """What the next epoch is to do, but for the bounds that its rows will tell."""
+        course = self._course
+        versions = course.versions()
+        return Plan(
+            self._report.totals.epochs,
+            self._now(),
+            self._shards,
+            tracks={},
+            end=end,
+            methods=course.methods(),
+            versions=versions,
+            quotas={} if end else course.quotas(self._trigger, in_turn=self._shards),
+        )
+
+    def _next(self, node: SourceNode, feed: Iterator[pa.Table]) -> pa.Table | None:
+        """A source's rows for the next epoch, as plain types; None at its end."""
+        try:
+            rows = next(feed, None)
+            if rows is None:
+                return None
+            if not isinstance(rows, pa.Table):
+                raise ConfigError(f"It gave a {type(rows).__name__}, not a pyarrow.Table.")
+            return plain_rows(rows)
+        except Exception as failure:
+            raise SourceError.in_epoch(self._report.totals.epochs, f"source {node.name!r}", named(failure)) from failure
+
+    def _computed(self, epoch: Epoch, sink: Sink) -> pa.Table:
+        try:
+            return epoch.rows(sink.node)
+        except OSError as failure:
+            number = self._report.totals.epochs
+            raise FlowError.in_epoch(number, f"the state that {sink} needs", named(failure)) from failure
+
+    @property
+    def _put_aside(self) -> int:
+        """Rows that were put aside, or not let in, and have yet to be answered."""
+        if not self._report.epochs:
+            return 0
+        counts = [operator.counts for operator in self._report.epochs[-1].operators.values()]
+        return sum(count.get("shed", 0) + count.get("queued", 0) for count in counts)
+
+    def _pinned(self, node: OperatorNode) -> TableSource:
+        if node.config.master is None:
+            raise TypeError(node)
+        return pinned(*node.config.master, f"{self._spill.name}/{node.name}")
+
+    def _deliver(self, sink: Sink, rows: pa.Table) -> None:
+        number = self._report.totals.epochs
+        if TIME in rows.column_names:
+            rows = rows.drop_columns([TIME])
+        try:
+            self._write(sink, rows, number)
+        except ConfigError:
+            raise
+        except Exception as failure:
+            raise SinkError.in_epoch(number, f"sink {sink}", named(failure)) from failure
+
+    def _write(self, sink: Sink, rows: pa.Table, number: int) -> None:
+        if isinstance(sink, MemorySink):
+            sink.epochs[number] = rows
+        elif isinstance(sink, ForeachSink):
+            sink.function(rows, number)
+        elif isinstance(sink, ConsoleSink):
+            if rows.num_rows:
+                print(f"-- epoch {number}\n{rows.slice(0, sink.rows).to_string(preview_cols=sink.rows)}")
+        elif isinstance(sink, ParquetSink):
+            folder = Path(sink.path) / f"epoch={number}"
+            folder.mkdir(parents=True, exist_ok=True)
+            pq.write_table(rows, folder / "part-0.parquet")
+        else:
+            raise ConfigError(f"{sink} is a writer of Spark's. In a local flow use to_parquet, or foreach_epoch(…).")

@@ -1,0 +1,1 @@
+"""Aggregations to compare with, which ``method="auto"`` never picks."""

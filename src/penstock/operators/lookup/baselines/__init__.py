@@ -1,0 +1,1 @@
+"""Lookup joins to compare with: caches of whole pages, which ``method="auto"`` never picks."""

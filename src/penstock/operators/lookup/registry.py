@@ -1,0 +1,119 @@
+"""The methods of a lookup join: the one list of them.
+
+A new one is a module with the parameters of its back end and the back end, and an entry here.
+"""
+
+from __future__ import annotations
+
+from penstock.core.methods import MakeLogic, Method
+from penstock.operators.lookup.back import MakeBack
+from penstock.operators.lookup.baselines.partition_based import PartitionBased, WaitingAreasJoin
+from penstock.operators.lookup.baselines.ssij import PhasedJoin, Ssij
+from penstock.operators.lookup.broadcast import Broadcast, WholeTableJoin
+from penstock.operators.lookup.hybridjoin import HybridJoin, OldestFirstJoin
+from penstock.operators.lookup.inlj import IndexJoin, Inlj
+from penstock.operators.lookup.logic import LookupLogic
+from penstock.operators.lookup.meshjoin import CyclicJoin, MeshJoin
+from penstock.operators.lookup.methods import METHODS, Front, Stages
+from penstock.operators.lookup.partitioned import Partitioned, PartitionedJoin
+
+__all__ = ["METHODS", "behind"]
+
+
+def behind(back: MakeBack) -> MakeLogic:
+    """Makes a lookup whose misses go to this back end."""
+    return lambda config, inputs, store, budget, state, meter=None: LookupLogic(
+        config, inputs[0], store, budget, state, meter, back
+    )
+
+
+METHODS.add(
+    Method(
+        "broadcast",
+        "broadcast",
+        "the whole table is in the memory of every task",
+        Stages(Broadcast()),
+        behind(WholeTableJoin),
+        auto="may pick",
+    ),
+    Method(
+        "inlj",
+        "INLJ",
+        "keys are looked up, those of an epoch in one request",
+        Stages(Inlj()),
+        behind(IndexJoin),
+        auto="may pick",
+    ),
+    Method(
+        "cinlj",
+        "CINLJ",
+        "frequent keys are answered from a cache, the others are looked up",
+        Stages(Inlj(), Front(share=0.5, policy="decay", threshold=1)),
+        behind(IndexJoin),
+        auto="may pick",
+    ),
+    Method(
+        "hybridjoin",
+        "HYBRIDJOIN",
+        "rows wait for the partition that has their key, and the oldest chooses which is read",
+        Stages(HybridJoin()),
+        behind(OldestFirstJoin),
+        auto="may pick",
+    ),
+    Method(
+        "chybridjoin",
+        "CHYBRIDJOIN",
+        "a cache answers frequent keys, the others wait for their partition",
+        Stages(HybridJoin(), Front()),
+        behind(OldestFirstJoin),
+        auto="may pick",
+    ),
+    Method(
+        "meshjoin",
+        "MESHJOIN",
+        "the table is read round and round, and rows meet all of it",
+        Stages(MeshJoin()),
+        behind(CyclicJoin),
+        auto="may pick",
+    ),
+    Method(
+        "cmeshjoin",
+        "CMESHJOIN",
+        "a cache answers frequent keys, the others meet the table as it is read round and round",
+        Stages(MeshJoin(), Front()),
+        behind(CyclicJoin),
+        auto="may pick",
+    ),
+    Method(
+        "partitioned",
+        "the partitioned join",
+        "partitions that are asked for often stay in memory, rows wait for the others",
+        Stages(Partitioned()),
+        behind(PartitionedJoin),
+        auto="may pick",
+    ),
+    Method(
+        "r-meshjoin",
+        "R-MESHJOIN",
+        "as MESHJOIN, but rows come in once in several reads",
+        Stages(MeshJoin(loads_per_logical=4)),
+        behind(CyclicJoin),
+        auto="never picks",
+    ),
+    Method(
+        "ssij",
+        "SSIJ",
+        "rows gather, meet the blocks of the table in memory, and wait for others by how many need them",
+        Stages(Ssij()),
+        behind(PhasedJoin),
+        auto="never picks",
+    ),
+    Method(
+        "partition-based",
+        "the partition-based join",
+        "rows are tried against pages in memory, and wait for their partition until enough do",
+        Stages(PartitionBased()),
+        behind(WaitingAreasJoin),
+        auto="never picks",
+    ),
+)

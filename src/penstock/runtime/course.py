@@ -1,0 +1,189 @@
+"""A flow from epoch to epoch: what the last one left, what the next one is to do, and what is learned from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from penstock.core.master import TableSource
+from penstock.core.operator import Operator, State
+from penstock.core.time import TIME_MAX, TIME_MIN, Time
+from penstock.flow.graph import Node, OperatorNode, SourceNode, sources_of, walk
+from penstock.flow.report import OperatorReport
+from penstock.flow.sinks import Sink, operators_needed
+from penstock.planner.families import Asked, Steering, pilot_for
+from penstock.planner.flown import Flown
+from penstock.runtime.pace import Paces
+from penstock.runtime.records import ShardRecord, report_of, rows_by_input
+from penstock.runtime.tracks import Tracks
+from penstock.storage.versioned import Ledger, Plan, next_ledger
+
+
+class Course:
+    """A flow between epochs. `tasks` of it run at a time and share its `memory`; `table` pins a master table."""
+
+    def __init__(
+        self,
+        sinks: Sequence[Sink],
+        memory: int,
+        tasks: int,
+        ledger: Ledger,
+        table: Callable[[OperatorNode], TableSource],
+    ) -> None:
+        self._memory = memory
+        self.tasks = tasks
+        self.sources = sources_of(*(sink.node for sink in sinks))
+        self.operators = operators_needed(sinks)
+        self.ledger = ledger
+        """What the last epoch left."""
+        self.tables = {node.name: table(node) for node in self.operators if node.config.master is not None}
+        pilots = {node.name: pilot_for(self._asked(node)) for node in self.operators}
+        self.pilots: dict[str, Steering] = {name: pilot for name, pilot in pilots.items() if pilot is not None}
+        """Who chooses for the operators whose method was left open."""
+        self._paces = Paces()
+        self._planned: tuple[Plan | None, dict[str, Operator]] = None, {}
+        """The latest plan that was asked for, and what operators do by it."""
+
+    @property
+    def share(self) -> int:
+        """The memory of each task."""
+        return self._memory // self.tasks
+
+    def share_of(self, node: OperatorNode) -> int:
+        """The memory of one of an operator's tasks."""
+        return min(self._memory, node.memory or self._memory) // self.tasks
+
+    # Before an epoch.
+
+    def methods(self) -> dict[str, Any]:
+        """By which method each operator is to run whose method was left open."""
+        return {name: pilot.decide().method for name, pilot in self.pilots.items()}
+
+    def follow(self, methods: Mapping[str, Any]) -> None:
+        """The next epoch was planned before, by these methods: it is run again as it was."""
+        for name, method in methods.items():
+            if name in self.pilots:
+                self.pilots[name].follow(method)
+
+    def versions(self) -> dict[str, str]:
+        """Which version of its master table each operator sees now; its pilot looks at it if it is another."""
+        return {node.name: self._version(node) for node in self.operators if node.name in self.tables}
+
+    def quotas(self, trigger: float | None, in_turn: int = 1) -> dict[str, int]:
+        """How often operators that shed load may read their table in `trigger` seconds, `in_turn` shards one by one."""
+        sheds = [node.name for node in self.operators if node.config.sheds]
+        quotas = {name: self._paces.quota(name, trigger, in_turn) for name in sheds}
+        return {name: quota for name, quota in quotas.items() if quota is not None}
+
+    # In an epoch.
+
+    def config(self, node: OperatorNode, plan: Plan) -> Operator:
+        """What an operator does in an epoch: by the method, and in the version of its table, that were planned."""
+        if self._planned[0] is not plan:
+            self._planned = plan, {}
+        _, configs = self._planned
+        if node.name not in configs:
+            configs[node.name] = self._config(node, plan)
+        return configs[node.name]
+
+    def _config(self, node: OperatorNode, plan: Plan) -> Operator:
+        method = plan.methods.get(node.name)
+        config = node.config if method is None else node.config.with_method(method)
+        if node.name not in self.tables:
+            return config
+        return config.reading(self.tables[node.name], plan.versions[node.name], plan.quotas.get(node.name))
+
+    def before(self, node: OperatorNode) -> tuple[Time, ...]:
+        """The bounds of an operator's ports as the last epoch left them."""
+        return tuple(self.ledger.ports.get(node.name, (TIME_MIN,) * len(node.inputs)))
+
+    def held(self, node: OperatorNode) -> Sequence[State]:
+        """The state of each shard of an operator as the last epoch left it."""
+        return self.ledger.states.get(node.name, ())
+
+    def bound(self, node: Node, plan: Plan, tracks: Tracks) -> Time:
+        """How far a stream has got once an epoch's rows are in."""
+        if isinstance(node, SourceNode):
+            return tracks[node.name].bound
+        if not isinstance(node, OperatorNode):
+            return min(self.bound(part, plan, tracks) for part in node.inputs)
+        config = self.config(node, plan)
+        if config.held_kinds and not plan.end:
+            # Of the rows that arrive now some may wait: what this epoch leaves is known only when it is over.
+            return min(self.before(node)[0], self._waits_since(node, config))
+        return config.bound(config.bounds(*self.after(node, plan, tracks)))
+
+    def after(self, node: OperatorNode, plan: Plan, tracks: Tracks) -> tuple[Time, ...]:
+        """The bounds of an operator's ports once an epoch's rows are in."""
+        return tuple(self.bound(part, plan, tracks) for part in node.inputs)
+
+    # After an epoch.
+
+    def report(
+        self,
+        node: OperatorNode,
+        plan: Plan,
+        tracks: Tracks,
+        records: Sequence[ShardRecord],
+        states: Sequence[State],
+    ) -> OperatorReport:
+        """What an operator did, and left, in an epoch; whoever steers it learns from it."""
+        report = report_of(node, self.config(node, plan).method_name, records, states)
+        work = report.phases["work"]
+        if node.name in self.tables:
+            self._paces.saw(node.name, work, report.counts["reads"])
+        if node.name in self.pilots:
+            lifted = tuple(map(sum, zip(*(record.lifted for record in records), strict=True)))
+            epoch = Flown(
+                before=self.before(node),
+                after=self.after(node, plan, tracks),
+                rows=rows_by_input(node, records),
+                results=report.rows_out,
+                lifted=(lifted[0], lifted[1]),
+                seconds=work + report.phases.get("settle", 0.0),
+                counts=report.counts,
+                pages=[page for state in states for page in state.pages],
+            )
+            self.pilots[node.name].learn(epoch)
+        return report
+
+    def left(self, plan: Plan, ran: Tracks, tracks: Tracks, states: Mapping[str, tuple[State, ...]]) -> Ledger:
+        """The version that an epoch leaves: it `ran` with some bounds, its rows may have shown more."""
+        return next_ledger(
+            self.ledger,
+            tracks=tracks,
+            ports={node.name: self.after(node, plan, ran) for node in self.operators},
+            states=states,
+            static=True,
+            ended=plan.end,
+            methods=plan.methods,
+            versions=plan.versions,
+            batch=plan.batch,
+        )
+
+    def _asked(self, node: OperatorNode) -> Asked:
+        return Asked(
+            config=node.config,
+            types=node.types,
+            feeds=any(node in walk(*other.inputs) for other in self.operators),
+            memory=self._memory,
+            tasks=self.tasks,
+            share=self.share_of(node),
+            table=lambda: self.tables[node.name],
+            current=self.ledger.methods.get(node.name),
+            holds_state=any(state.pages for state in self.held(node)),
+        )
+
+    def _version(self, node: OperatorNode) -> str:
+        master, last = node.config.master, self.ledger.versions.get(node.name)
+        if master is not None and master.freshness == "snapshot" and last is not None:
+            return last
+        table = self.tables[node.name].open()
+        if table.version != last and node.name in self.pilots:
+            self.pilots[node.name].sees(table)
+        return table.version
+
+    def _waits_since(self, node: OperatorNode, config: Operator) -> Time:
+        """The earliest event time of the rows that wait in an operator since earlier epochs."""
+        pages = (page for state in self.held(node) for page in state.pages)
+        return min((page.min_time for page in pages if page.kind in config.held_kinds), default=TIME_MAX)

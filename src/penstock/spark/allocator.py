@@ -1,0 +1,69 @@
+"""The allocator of a Python worker: what is freed goes back to the system, so that the memory promise holds."""
+
+from __future__ import annotations
+
+import ctypes
+import resource
+from functools import cache
+
+from penstock.core.budget import Budget
+
+_LOOK, _KEPT = 8, 4
+"""Whenever this part of the share was released, see whether the allocator keeps more than that one of it."""
+
+_M_MMAP_THRESHOLD = -3
+"""glibc's name for the size from which an allocation is mapped on its own."""
+
+
+@cache
+def _c_library() -> ctypes.CDLL:
+    """Loaded once: each time makes types of its own, which only the garbage collector frees."""
+    return ctypes.CDLL(None)
+
+
+def return_what_is_freed(share: int) -> None:
+    """Let freed buffers go back to the system at once if they are large for this share; small ones are reused.
+
+    Left to adapt its threshold, glibc keeps up to half a share for later.
+    """
+    adjust = getattr(_c_library(), "mallopt", None)
+    if adjust is not None:
+        adjust(_M_MMAP_THRESHOLD, max(1 << 17, min(1 << 25, share // 64)))
+
+
+def give_back() -> None:
+    """Return what the allocator keeps for later: memory that is free must not count against the next phase."""
+    trim = getattr(_c_library(), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def _private_memory() -> int:
+    """The bytes that this process has for itself; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as counts:
+            _, resident, shared, *_ = counts.read().split()
+    except OSError:
+        return 0
+    return (int(resident) - int(shared)) * resource.getpagesize()
+
+
+class TrimmedBudget(Budget):
+    """A budget that also minds what is released but stays with the allocator: it is not free for others.
+
+    Making windows folds piece after piece before anything comes out. Each leaves holes, which add up.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self._before = _private_memory()
+        self._released = 0
+
+    def release(self, size: int) -> None:
+        """Give `size` bytes back."""
+        super().release(size)
+        self._released += size
+        if self._released >= self.limit // _LOOK:
+            self._released = 0
+            if _private_memory() - self._before - self.held > self.limit // _KEPT:
+                give_back()

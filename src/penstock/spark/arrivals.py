@@ -1,0 +1,139 @@
+"""The rows of a task: from batches of the tagged union to pieces for an operator's ports, in the order it likes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.budget import Budget
+from penstock.core.operator import Arrivals as Order
+from penstock.core.rows import times_of, with_times
+from penstock.core.time import TIME_MAX, Time
+from penstock.spark.spool import SortedSpool
+from penstock.spark.work import Work, taken
+from penstock.storage.fifo import SpillingQueue
+from penstock.storage.files import FilePages
+
+_QUEUE = 8
+"""The part of the share that each port's queue takes, for a method whose arrivals are spooled."""
+
+_AT_ONCE = 1 << 16
+"""Rows taken from a queue at once, if they fit."""
+
+Pieces = Iterator[tuple[int, pa.RecordBatch]]
+"""Rows and the port that they enter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inlet:
+    """A branch as the shard sees it: the tag of its rows, the port they enter, the places of its columns."""
+
+    tag: int
+    port: int
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """What enters the ports of an operator: the columns of each, by which inlets, and how far each had got before."""
+
+    inside: tuple[pa.Schema, ...]
+    inlets: tuple[Inlet, ...]
+    before: tuple[Time, ...]
+    called: bool
+    """Whether there are rows that are for no port."""
+
+    def pieces(self, order: Order, batches: Iterator[pa.RecordBatch], budget: Budget, work: Work) -> Pieces:
+        """The rows of a task: as they come, unless something is gained by having seen them all."""
+        orders = {"streamed": self._streamed, "sorted": self._sorted, "spooled": self._spooled}
+        return orders[order](batches, budget, work)
+
+    def _streamed(self, batches: Iterator[pa.RecordBatch], budget: Budget, work: Work) -> Pieces:
+        """Arrivals as they come, port and rows, in pieces."""
+        for piece in self._pieces(batches, work):
+            with budget.hold(sum(batch.nbytes for part in piece for batch in part), "rows in flight"):
+                for inlet, part in zip(self.inlets, piece, strict=True):
+                    if part:
+                        with budget.hold(sum(batch.nbytes for batch in part), "gathering rows in flight"):
+                            rows = taken(part)
+                        yield inlet.port, rows
+                        del rows
+
+    def _sorted(self, batches: Iterator[pa.RecordBatch], budget: Budget, work: Work) -> Pieces:
+        """All arrivals, sorted by hash on disk before the first is processed: each piece meets few of many pages."""
+        with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+            spool = SortedSpool(folder, len(self.inside), budget, work.piece)
+            for port, rows in self._streamed(batches, budget, work):
+                spool.add(port, rows)
+                del rows
+                work.trim()
+            yield from spool.pieces()
+            work.spooled = spool.store.bytes_written
+
+    def _spooled(self, batches: Iterator[pa.RecordBatch], budget: Budget, work: Work) -> Pieces:
+        """All arrivals wait in a queue of their port, on disk if they outgrow memory; the earliest come first.
+
+        A method that keeps the recent rows in memory gains by seeing both ports at about the same time. What a
+        shuffle delivers is in no order at all.
+        """
+        with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+            spool = FilePages(folder)
+            memory = budget.limit // _QUEUE
+            queues = [SpillingQueue(inside, spool, budget, memory, port) for port, inside in enumerate(self.inside)]
+            for batch in work.waited(batches):
+                for inlet in self.inlets:
+                    queues[inlet.port].put(self._entering(inlet, batch))
+                del batch
+            while any(queue.rows for queue in queues):
+                heads = [times_of(queue.peek(1))[0] if queue.rows else TIME_MAX for queue in queues]
+                port = int(np.argmin(heads))
+                rows = queues[port].take(_AT_ONCE)
+                with budget.hold(rows.nbytes, "rows in flight"):
+                    yield port, rows
+            for queue in queues:
+                queue.close()
+
+    def _pieces(self, batches: Iterator[pa.RecordBatch], work: Work) -> Iterator[list[list[pa.RecordBatch]]]:
+        """Arrivals by inlet, gathered until they fill a piece, which does not outlive its use."""
+        held: list[list[pa.RecordBatch]] = [[] for _ in self.inlets]
+        size = 0
+        for batch in work.waited(batches):
+            for inlet, part in zip(self.inlets, held, strict=True):
+                rows = self._entering(inlet, batch)
+                if rows.num_rows:
+                    part.append(rows)
+                    size += rows.nbytes
+                del rows
+            del batch
+            if size >= work.piece:
+                yield held
+                held, size = [[] for _ in self.inlets], 0
+        if size:
+            yield held
+
+    def _entering(self, inlet: Inlet, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of one inlet, in the columns its port expects; the types differ at most in a zone's name.
+
+        Rows that have lost their event time enter at the bound of their port.
+        """
+        schema = self.inside[inlet.port]
+        columns = [batch.column(1).view(pa.uint64()), batch.column(2), *(batch.column(3 + n) for n in inlet.places)]
+        cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)]
+        rows = pa.RecordBatch.from_arrays(cast, schema=schema)
+        if len(self.inlets) > 1 or self.called:
+            rows = rows.take(pa.array(np.flatnonzero(batch.column(0).to_numpy() == inlet.tag)))
+        return with_times(rows, self.before[inlet.port]) if rows.column(1).null_count else rows
+
+
+def given(rows: list[tuple[int, pa.RecordBatch]], budget: Budget, work: Work) -> Pieces:
+    """Rows that are here, port by port, in pieces."""
+    for port, batch in rows:
+        work.bytes_in += batch.nbytes
+        count = -(-batch.num_rows // max(1, batch.nbytes // work.piece)) or 1
+        for piece in (batch.slice(start, count) for start in range(0, batch.num_rows, count)):
+            with budget.hold(piece.nbytes, "rows in flight"):
+                yield port, piece

@@ -1,0 +1,167 @@
+"""Epochs on Spark: planned, run, committed; an epoch has happened once its ledger is there, and not before."""
+
+from __future__ import annotations
+
+import time as clock
+import uuid
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.core.errors import CheckpointError
+from penstock.core.master import TableSource
+from penstock.core.operator import State
+from penstock.core.time import show_time
+from penstock.flow.graph import OperatorNode, SourceNode, sources_of
+from penstock.flow.report import EpochReport, OperatorReport
+from penstock.flow.sinks import Sink
+from penstock.runtime.course import Course
+from penstock.runtime.records import ShardRecord
+from penstock.runtime.tracks import ended, followed, woken
+from penstock.spark.assembly import Assembly
+from penstock.spark.frames import EpochFrames
+from penstock.spark.inputs import check_inputs
+from penstock.spark.lateness import Counted
+from penstock.spark.tables import pinned_on_spark
+from penstock.storage.files import sync_tree
+from penstock.storage.versioned import Checkpoint, Ledger, Plan, state_from_json
+
+
+class Engine:
+    """Runs the epochs of one flow against one checkpoint."""
+
+    def __init__(
+        self, spark: SparkSession, sinks: Sequence[Sink], checkpoint: Checkpoint, memory: int, shards: int | None
+    ) -> None:
+        self._spark = spark
+        self.checkpoint = checkpoint
+        self._memory = memory
+        self._shards = shards
+        ledger = checkpoint.latest()
+        table = partial(self._pinned, begins=ledger.epoch < 0)
+        self.course = Course(sinks, memory, self._count_slots(), ledger, table)
+        self.assembly = Assembly.of(spark, sinks, checkpoint, self.course)
+        self._run_id = uuid.uuid4().hex[:8]
+        self._old: Ledger | None = None
+        self.trigger: float | None = None
+        """Seconds from one epoch to the next, if they are given."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the last epoch left."""
+        return self.course.ledger
+
+    @property
+    def scanned(self) -> list[SourceNode]:
+        """The sources as Spark reads them, one for each scan, in the order by which its offsets know them."""
+        return [branch.edge.root for branch in self.assembly.scans if isinstance(branch.edge.root, SourceNode)]
+
+    def next_plan(self, epoch: int, now: int, end: bool) -> Plan:
+        """What to do in an epoch: as planned before if an earlier attempt was, else from what is known now."""
+        course, offsets = self.course, self.checkpoint.spark
+        planned = self.checkpoint.planned(epoch)
+        if not end:
+            check_inputs(self._spark, course.sources, offsets, epoch, again=planned is not None)
+        if planned is not None:
+            offsets.compare(planned.batch, epoch)
+            course.follow(planned.methods)
+            return planned
+        versions = course.versions()
+        before = self.ledger.tracks
+        plan = Plan(
+            epoch,
+            now,
+            self._shards or course.tasks,
+            ended(course.sources, before)
+            if end
+            else woken(course.sources, followed(course.sources, before, {}, now), now),
+            static=not self.ledger.static,
+            end=end,
+            methods=course.methods(),
+            versions=versions,
+            quotas={} if end else course.quotas(self.trigger),
+            batch={} if end else offsets.batch(epoch),
+        )
+        self.checkpoint.plan(plan)
+        return plan
+
+    def run(self, batch: DataFrame | None, epoch: int, end: bool = False) -> EpochReport | None:
+        """Run an epoch and commit it; None if it had been committed already."""
+        self._check_lease()
+        try:
+            return self._run(batch, epoch, end)
+        except Exception:
+            # Whoever took the checkpoint over deletes files that this driver still needs: then that is the cause.
+            self._check_lease()
+            raise
+
+    def _check_lease(self) -> None:
+        if self.checkpoint.lease is not None:
+            self.checkpoint.lease.check()
+
+    def _run(self, batch: DataFrame | None, epoch: int, end: bool) -> EpochReport | None:
+        if epoch == self.ledger.epoch:
+            self.checkpoint.spark.compare(self.ledger.batch, epoch)
+            return None
+        if epoch != self.ledger.epoch + 1:
+            raise CheckpointError.other_age(self.checkpoint.uri, epoch, self.ledger.epoch)
+        begun = clock.perf_counter()
+        self.course.tasks = self._count_slots()
+        plan = self.next_plan(epoch, clock.time_ns() // 1000, end)
+        frames = EpochFrames(self.assembly, plan, f"{epoch:08d}-{self._run_id}")
+        seen = frames.deliver(batch)
+        ledger, operators = self._settle(plan, frames, seen)
+        self.checkpoint.commit(ledger)
+        self._clean(ledger, frames.attempt)
+        for node in frames.native:
+            rows = sum(seen[source.name].seen.rows for source in sources_of(node))
+            self.assembly.experience.saw_partials(node, rows, epoch)
+        return EpochReport(
+            epoch=epoch,
+            seconds=clock.perf_counter() - begun,
+            rows_in={name: counted.seen.rows + counted.late + counted.no_time for name, counted in seen.items()},
+            rows_out=frames.rows_out(operators, seen),
+            late={name: counted.late + counted.turned_away for name, counted in seen.items()},
+            no_time={name: counted.no_time for name, counted in seen.items()},
+            bounds={n.name: show_time(ledger.tracks[n.name].bound, n.unit) for n in self.course.sources},
+            operators=operators,
+        )
+
+    def _count_slots(self) -> int:
+        return max(1, int(self._spark.sparkContext.defaultParallelism))
+
+    def _pinned(self, node: OperatorNode, begins: bool) -> TableSource:
+        if node.config.master is None:
+            raise TypeError(node)
+        folder = f"{self.checkpoint.uri}/tables/{node.name}"
+        table = pinned_on_spark(node.config.master, folder, self._memory)
+        if begins:
+            sync_tree(folder)
+        return table
+
+    def _settle(
+        self, plan: Plan, frames: EpochFrames, seen: Mapping[str, Counted]
+    ) -> tuple[Ledger, dict[str, OperatorReport]]:
+        """The version this epoch leaves, from what its shards staged."""
+        states: dict[str, tuple[State, ...]] = {}
+        reports: dict[str, OperatorReport] = {}
+        for node in self.course.operators:
+            name = node.name
+            staged = self.checkpoint.staged(frames.attempt, name, plan.shards)
+            states[name] = tuple(state_from_json(each.pop("state")) for each in staged)
+            records = [ShardRecord.from_json(each) for each in staged]
+            reports[name] = self.course.report(node, plan, frames.tracks, records, states[name])
+            size = sum(record.bytes_in for record in records)
+            self.assembly.experience.saw(node, reports[name].rows_in, size)
+        return self.course.left(plan, frames.tracks, frames.followed(seen), states), reports
+
+    def _clean(self, ledger: Ledger, attempt: str) -> None:
+        """Drop the pages that only the version before the last needed."""
+        names = [node.name for node in self.course.operators]
+        if self._old is not None:
+            for name in names:
+                gone = self._old.names(name) - self.ledger.names(name) - ledger.names(name)
+                self.checkpoint.drop(name, gone)
+        self.checkpoint.forget(attempt, names)
+        self._old, self.course.ledger = self.ledger, ledger

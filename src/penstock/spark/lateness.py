@@ -1,0 +1,153 @@
+"""Whether rows are late, decided once for each as it comes in, and what is made of those that are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql import types as st
+
+from penstock.core.progress import Punctuated, Seen, Track
+from penstock.core.rows import HASH, TIME
+from penstock.core.time import FARTHEST, TIME_MAX, TIME_MIN
+from penstock.core.windows import Sessions, Slides
+from penstock.flow.graph import MISSED, OperatorNode, SourceNode, StatementNode, keeps_time
+from penstock.runtime.tracks import Tracks
+from penstock.spark.layout import MARK, TAG, Branch, Layout
+from penstock.spark.types import long, nulls, time_from_long
+
+LATENESS = "__late"
+"""Beside the rows of an epoch: what they are, as a number."""
+
+IN_TIME, LATE, OUT_OF_RANGE, NO_TIME = range(4)
+"""At or above its source's bound; below it; too far from zero; null."""
+
+REASON = f"CASE {LATENESS} WHEN {LATE} THEN 'late' WHEN {OUT_OF_RANGE} THEN 'out-of-range' ELSE 'no-time' END"
+"""Why a row is late, as SQL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What an epoch brought from one source: the rows that count, and how many came late or without a time."""
+
+    seen: Seen
+    late: int
+    no_time: int
+    turned_away: int = 0
+    """Rows that are late only by what was said of their group."""
+
+
+def judged(rows: DataFrame, layout: Layout, tracks: Tracks) -> DataFrame:
+    """Rows of the tagged union with their lateness, by the bounds that their sources had when the epoch began.
+
+    Rows first, then bounds: those of this epoch say nothing of its rows.
+
+    Bounds are looked up in an array and not compared with literals, because Spark writes literals into the code it
+    generates: every epoch would compile its own and start cold.
+    """
+    bounds, ends = [], []
+    for branch in layout.branches:
+        bounds.append(tracks.get(branch.edge.root.name, Track()).bound if branch.from_source else TIME_MIN)
+        ends.append(_farthest(branch))
+    bound, farthest = (f"element_at(array({', '.join(map(long, each))}), {TAG} + 1)" for each in (bounds, ends))
+    return rows.withColumn(
+        LATENESS,
+        sf.expr(
+            f"CASE WHEN {TIME} IS NULL THEN {NO_TIME} "
+            f"WHEN {TIME} >= {farthest} OR {TIME} <= -{farthest} THEN {OUT_OF_RANGE} "
+            f"WHEN {TIME} >= {bound} THEN {IN_TIME} ELSE {LATE} END"
+        ),
+    )
+
+
+def _farthest(branch: Branch) -> int:
+    """How far from zero the times of a branch may be; what is said of groups is no row of its source."""
+    rows_of_source = branch.from_source and not any(isinstance(step, StatementNode) for step in branch.edge.steps)
+    return FARTHEST[branch.edge.root.unit] if rows_of_source else TIME_MAX
+
+
+def in_time(branches: Sequence[Branch], rows: DataFrame) -> DataFrame:
+    """The rows of some branches that are not late, and have a key if they need one."""
+    tags = ", ".join(str(branch.tag) for branch in branches)
+    keyed = f" AND {HASH} IS NOT NULL" if branches[0].operator is not None else ""
+    return rows.where(f"{TAG} IN ({tags}) AND {LATENESS} = {IN_TIME}{keyed}").drop(LATENESS)
+
+
+def counters(sources: Sequence[SourceNode], layout: Layout) -> list[Column]:
+    """What to count of each source while its rows pass: those in time, late, without time, and how far they go."""
+    counts = []
+    for place, source in enumerate(sources):
+        ours = f"{TAG} = {layout.witness(source).tag}"
+        counts += [
+            f"count_if({ours} AND {LATENESS} = {IN_TIME}) AS rows{place}",
+            f"count_if({ours} AND {LATENESS} = {LATE}) AS late{place}",
+            f"count_if({ours} AND {LATENESS} > {LATE}) AS no_time{place}",
+            f"max(CASE WHEN {ours} AND {LATENESS} <= {LATE} THEN {TIME} END) AS max_time{place}",
+        ]
+        if isinstance(source.progress, Punctuated) and source.progress.linear is not None:
+            counts.append(f"max(CASE WHEN {ours} THEN {MARK} END) AS mark{place}")
+    return [sf.expr(count) for count in counts]
+
+
+def counted(sources: Sequence[SourceNode], counts: Mapping[str, Any]) -> dict[str, Counted]:
+    """What the counters say of each source."""
+
+    def of(name: str, place: int, otherwise: int) -> int:
+        value = counts.get(f"{name}{place}")
+        return otherwise if value is None else int(value)
+
+    return {
+        source.name: Counted(
+            Seen(of("rows", place, 0), of("max_time", place, TIME_MIN), of("mark", place, TIME_MIN)),
+            late=of("late", place, 0),
+            no_time=of("no_time", place, 0),
+        )
+        for place, source in enumerate(sources)
+    }
+
+
+def missed(node: OperatorNode, source: SourceNode, kind: st.DataType) -> list[Column]:
+    """Where the first window that each row of a source missed starts and the last ends; `kind` is their type."""
+    windows = node.config.windows_by_time if keeps_time(node.inputs[0], source) else None
+    if windows is None:
+        return [nulls(kind, name) for name in MISSED]
+    found = (f"CASE WHEN {LATENESS} = {LATE} THEN {edge} END" for edge in edges(windows))
+    return [_moment(edge, kind).alias(name) for name, edge in zip(MISSED, found, strict=True)]
+
+
+def edges(windows: Slides | Sessions) -> tuple[str, str]:
+    """The first moment of a row's first window and the end of its last, as SQL; null if there is none on the axis.
+
+    >>> edges(Sessions(gap=5))
+    ('__time', 'nullif(try_add(__time, 5L), 9223372036854775807L)')
+    """
+    if isinstance(windows, Sessions):
+        return TIME, _later(long(windows.gap))
+    # A row's first window ends at the first step after it, a range after it starts; the last one starts at the row at
+    # the latest. All is relative to the row, so that nothing but the edges themselves can leave the axis.
+    length, gap, step = windows.range, long(windows.slide - windows.range), windows.slide
+    past = _past(windows.origin, step)
+    start = f"nullif(try_add({TIME}, {gap} - {past}), {long(TIME_MIN)})"
+    end = _later(f"{long(length)} - {_past(windows.origin - length, step)}")
+    return f"CASE WHEN {past} >= {gap} THEN {start} END", f"CASE WHEN {past} >= {gap} THEN {end} END"
+
+
+def _later(by: str) -> str:
+    return f"nullif(try_add({TIME}, {by}), {long(TIME_MAX)})"
+
+
+def _past(origin: int, slide: int) -> str:
+    """How far a row is past the last step of `slide` from `origin`."""
+    return f"pmod(pmod({TIME}, {long(slide)}) - {long(origin % slide)}, {long(slide)})"
+
+
+def _moment(edge: str, kind: st.DataType) -> Column:
+    """An edge as a value of the window axis; null if the type is too small for it."""
+    if isinstance(kind, st.DateType):
+        return time_from_long(sf.expr(f"try_cast({edge} AS INT)"), kind)
+    if isinstance(kind, st.IntegralType):
+        return sf.expr(f"try_cast({edge} AS {kind.simpleString()})")
+    return time_from_long(sf.expr(edge), kind)

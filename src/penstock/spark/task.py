@@ -1,0 +1,159 @@
+"""What runs in a Spark task: one shard of one operator for one epoch. Arrow batches in, Arrow batches out.
+
+State of the version before comes from page files; what the shard has become is staged when, and only when, all of
+its output has been taken.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time as clock
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from penstock.core.budget import Budget
+from penstock.core.kept import KEPT_PART, hand_over
+from penstock.core.meter import Tally
+from penstock.core.operator import Arrivals as Order
+from penstock.core.operator import Operator, State
+from penstock.core.page_list import PageList
+from penstock.core.pages import clip_page
+from penstock.core.rows import RowType, hashes_of
+from penstock.kernels.route import hash_range, shard_of
+from penstock.runtime.records import ShardRecord
+from penstock.runtime.shard import PortBounds, run, settled
+from penstock.spark.allocator import TrimmedBudget, give_back, return_what_is_freed
+from penstock.spark.arrivals import Arrivals, Inlet, Pieces, given
+from penstock.spark.work import Work
+from penstock.storage.files import FilePages
+from penstock.storage.versioned import Checkpoint
+
+_DESCRIBED = 512
+"""Bytes that the description of a page takes;"""
+
+_LISTED = 160
+"""in a `PageList`. While it arrives it takes thrice that, but nothing else is held then."""
+
+Feed = Callable[[Order, Budget, Work], Pieces]
+"""Gives a task's rows, in the order asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardTask:
+    """Everything a task needs, pickled by the driver; calling it runs the shard that the task's partition is."""
+
+    operator: str
+    config: Operator
+    types: tuple[RowType, ...]
+    inside: tuple[pa.Schema, ...]
+    """The columns that enter each port. There may be more ports than inputs: the others take partials of rows."""
+    inlets: tuple[Inlet, ...]
+    ports: tuple[PortBounds, ...]
+    states: tuple[bytes, ...]
+    """The state of each shard in the version before, pickled: a task unpacks those that concern it."""
+    shards: int
+    share: int
+    checkpoint: str
+    epoch: int
+    attempt: str
+    roll_call: bool
+    """Whether each shard got a row that tells it which it is: its task's number does not if its stage has others."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the shard."""
+        return_what_is_freed(self.share)
+        shard, batches = self._called(batches) if self.roll_call else (TaskContext.get().partitionId(), batches)
+        before = tuple(bounds.before for bounds in self.ports)
+        arrivals = Arrivals(self.inside, self.inlets, before, self.roll_call)
+        yield from self._one(shard, lambda order, budget, work: arrivals.pieces(order, batches, budget, work))
+
+    def here(self, tables: Mapping[int, pa.Table]) -> pa.Table:
+        """Run all the shards in this process, over few rows that are here already, by port."""
+        batches = {port: _whole(table, self.inside[port]) for port, table in tables.items()}
+        places = {port: shard_of(hashes_of(rows), self.shards) for port, rows in batches.items()}
+        out: list[pa.RecordBatch] = []
+        for shard in range(self.shards):
+            mine = {port: np.flatnonzero(places[port] == shard) for port in batches}
+            rows = [(port, batches[port].take(pa.array(ours))) for port, ours in mine.items()]
+            out += self._one(shard, lambda _, budget, work, rows=rows: given(rows, budget, work))  # type: ignore[misc]
+        schema = self.config.output(self.types)
+        # PySpark takes no list column that has no chunk at all, as one of no batches has.
+        return pa.Table.from_batches(out, schema) if out else schema.empty_table()
+
+    def _one(self, shard: int, feed: Feed) -> Iterator[pa.RecordBatch]:
+        config, budget, tally = self.config, TrimmedBudget(self.share), Tally()
+        # What an earlier task has left here is paid for by this one, if that uses any such thing, or goes.
+        hand_over(budget, self.share // KEPT_PART if config.keeps_between_epochs else 0)
+        checkpoint = Checkpoint(self.checkpoint)
+        pages = checkpoint.pages(self.operator)
+        store = FilePages(pages, f"{self.epoch:08d}-{shard:05d}", elsewhere=config.elsewhere or None)
+        state = self._state(shard, store)
+        each = _LISTED if isinstance(state.pages, PageList) else _DESCRIBED
+        budget.charge(each * len(state.pages), "the list of this shard's pages")
+        piece = budget.room // config.piece
+        logic = config.logic(self.types, store, budget, state, tally)
+        order = config.arrivals(sum(page.nbytes for page in state.pages), self.share)
+        # Methods that like their rows spooled make many small blocks, which leave holes: nothing is kept of those.
+        kept = 0 if order == "spooled" else self.share // 8
+        work = Work(budget, len(self.inside), piece, kept=kept, tells_late=config.finds_late)
+        yield from run(logic, self.ports, feed(order, budget, work), work.rows_by_port, work.out, work.trim)
+        begun = clock.perf_counter()
+        give_back()
+        state = settled(config, logic, store, budget)
+        store.sync()
+        give_back()
+        work.seconds["settle"] = clock.perf_counter() - begun
+        record = ShardRecord.of(
+            logic,
+            tally,
+            budget,
+            rows_by_port=work.rows_by_port,
+            rows_out=work.rows_out,
+            seconds={name: round(spent, 4) for name, spent in work.seconds.items()},
+            bytes_in=work.bytes_in,
+            bytes_read=store.bytes_read + work.spooled,
+            bytes_written=store.bytes_written + work.spooled,
+        )
+        checkpoint.stage(self.attempt, self.operator, shard, record.to_json(), state)
+
+    def _called(self, batches: Iterator[pa.RecordBatch]) -> tuple[int, Iterator[pa.RecordBatch]]:
+        first = next(batches)
+        hashes = first.column(1).slice(0, 1).view(pa.uint64()).to_numpy()
+        return int(shard_of(hashes, self.shards)[0]), chain([first], batches)
+
+    def _state(self, shard: int, store: FilePages) -> State:
+        """This shard's state in the version before, however many shards that had."""
+        if len(self.states) == self.shards:
+            return unpacked(self.states[shard])
+        first, last = hash_range(shard, self.shards)
+        pages = (page for state in self.states for page in unpacked(state).pages)
+        clipped = (clip_page(store, page, first, last) for page in pages)
+        kept = (page for page in clipped if page is not None)
+        return State(PageList.of(kept) if self.config.lists_pages else tuple(kept))
+
+
+def _whole(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    """A table from Spark as one batch in the columns of a port; its hashes are signed there."""
+    chunks = [_chunk(column) for column in table.columns]
+    cast = [chunks[0].view(pa.uint64()), *(c.cast(f.type) for c, f in zip(chunks[1:], list(schema)[1:], strict=True))]
+    return pa.RecordBatch.from_arrays(cast, schema=schema)
+
+
+def _chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks else pa.array([], column.type)
+
+
+def packed(state: State, *, listed: bool = False) -> bytes:
+    """A shard's state in few bytes: every task gets those of all shards. Its pages may come as one list."""
+    return zlib.compress(pickle.dumps(replace(state, pages=PageList.of(state.pages).packed()) if listed else state), 1)
+
+
+def unpacked(state: bytes) -> State:
+    """What was packed."""
+    return pickle.loads(zlib.decompress(state))  # type: ignore[no-any-return]
