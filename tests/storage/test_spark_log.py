@@ -173,6 +173,20 @@ def test_what_is_needed_or_whole_or_no_log_of_lines_is_never_mended(spark, root,
     assert spark.mend(3, noted) == []
 
 
+def test_checksums_whose_file_a_power_cut_took_go_and_others_stay(spark, root):
+    offsets(root, 3, offset=7)
+    source(root, "7", "a")
+    noted = spark.batch(3)
+    for folder in ("offsets", "commits", "sources/0", "sources/1"):
+        (root / folder).mkdir(exist_ok=True, parents=True)
+    lone = [root / "sources" / "1" / ".1.crc", root / "sources" / "0" / ".9.compact.crc", root / "commits" / ".3.crc"]
+    kept = [root / "sources" / "0" / ".7.crc", root / "offsets" / ".3.crc", root / "offsets" / "notes.crc"]
+    for path in lone + kept:
+        path.touch()
+    assert spark.mend(3, noted) == []
+    assert [path for path in lone + kept if path.exists()] == kept
+
+
 def test_the_identity_of_a_query_that_has_done_nothing_may_be_cut_off(spark, root):
     root.mkdir()
     (root / "metadata").touch()

@@ -24,6 +24,8 @@ from penstock.storage.records import Records
 
 _NUMBER = re.compile(r"(\d+)(\.compact)?")
 
+_SUMS = re.compile(r"\.(.+)\.crc")
+
 _FILE_OFFSET = re.compile(rb'\{"logOffset":(-?\d+)\}')
 """How far a source of files is."""
 
@@ -115,8 +117,19 @@ class SparkLog:
             torn = [name for name in torn if self._records.content(f"spark/{name}") is not None]
         for name in torn:
             self._records.delete(f"spark/{name}")
-            self._records.delete(_sums_of(name))
+        self._drop_lone_sums()
         return torn
+
+    def _drop_lone_sums(self) -> None:
+        """Delete checksums whose file is gone, torn or lost: Hadoop refuses to write a file beside old ones."""
+        root = self._records.path("spark")
+        infos = self._records.files.get_file_info(fs.FileSelector(root, allow_not_found=True, recursive=True))
+        paths = {info.path for info in infos if info.type == fs.FileType.File}
+        for path in paths:
+            folder, _, last = path.rpartition("/")
+            found = _SUMS.fullmatch(last)
+            if found and f"{folder}/{found[1]}" not in paths:
+                self._records.delete(f"spark{path[len(root) :]}")
 
     def _check_sums(self, name: str, content: bytes | None) -> None:
         sums = self._records.content(_sums_of(name)) if self._records.local else None
