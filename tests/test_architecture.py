@@ -38,9 +38,10 @@ MAY_IMPORT = {
     "planner": {"core", "kernels", "operators"},
     "sql": {"core", "operators"},
     "flow": {"core", "kernels", "operators", "planner", "sql"},
-    "runtime": {"core", "planner", "storage", "flow"},
-    "local": {"core", "kernels", "storage", "sql", "flow", "runtime"},
-    "spark": {"core", "kernels", "storage", "flow", "runtime"},
+    "expressions": {"core", "sql", "flow"},
+    "runtime": {"core", "kernels", "planner", "storage", "flow", "expressions"},
+    "local": {"core", "kernels", "storage", "sql", "flow", "expressions", "runtime"},
+    "spark": {"core", "kernels", "storage", "flow", "expressions", "runtime"},
     "lab": {
         "core",
         "kernels",
@@ -155,7 +156,7 @@ def test_no_modules_import_each_other():
     graphlib.TopologicalSorter(graph).prepare()
 
 
-MIRRORED = ("core", "kernels", "operators", "planner", "sql", "storage", "flow", "runtime", "local")
+MIRRORED = ("core", "kernels", "operators", "planner", "sql", "storage", "flow", "expressions", "runtime", "local")
 
 
 def test_tests_stand_where_what_they_test_stands():

@@ -8,7 +8,7 @@ import pytest
 
 import penstock as pk
 from penstock.core.errors import ConfigError
-from penstock.local import sql
+from penstock.expressions import evaluate
 
 ODD = ["it's", 'say "hi"', "a b", "a.b", "`tick`", "select", "ü", "x;y", "--", "'"]
 
@@ -28,10 +28,10 @@ def test_a_condition_on_pairs_works_with_any_column_name(name):
 def test_select_and_where_work_with_any_column_name(name):
     quoted = "`" + name.replace("`", "``") + "`"
     rows = pa.table({name: [1, 2], "other": [3, 4]})
-    assert sql.where(rows, f"{quoted} = 2").to_pylist() == [{name: 2, "other": 4}]
-    assert sql.where(rows, "other = 3").to_pylist() == [{name: 1, "other": 3}]
-    assert sql.select(rows, ["*", f"{quoted} + 1 AS more"]).column_names == [name, "other", "more"]
-    assert sql.select(rows, [quoted, f"{quoted} * 2 AS `{name.replace('`', '``')}2`"]).to_pylist()[1] == {
+    assert evaluate.where(rows, f"{quoted} = 2").to_pylist() == [{name: 2, "other": 4}]
+    assert evaluate.where(rows, "other = 3").to_pylist() == [{name: 1, "other": 3}]
+    assert evaluate.select(rows, ["*", f"{quoted} + 1 AS more"]).column_names == [name, "other", "more"]
+    assert evaluate.select(rows, [quoted, f"{quoted} * 2 AS `{name.replace('`', '``')}2`"]).to_pylist()[1] == {
         name: 2,
         f"{name}2": 4,
     }
@@ -39,12 +39,12 @@ def test_select_and_where_work_with_any_column_name(name):
 
 def test_names_that_differ_only_by_case_are_columns_of_their_own():
     rows = pa.table({"a": [1, 2], "A": [3, 4], "A_1": [5, 6], "b": [7, 8]})
-    assert sql.where(rows, "b = 7").column_names == ["a", "A", "A_1", "b"]
-    assert sql.where(rows, "A = 4 AND a = 2").to_pylist() == [{"a": 2, "A": 4, "A_1": 6, "b": 8}]
-    assert sql.select(rows, ["A + a AS s", "A", "A_1", "B"]).to_pylist()[0] == {"s": 4, "A": 3, "A_1": 5, "b": 7}
+    assert evaluate.where(rows, "b = 7").column_names == ["a", "A", "A_1", "b"]
+    assert evaluate.where(rows, "A = 4 AND a = 2").to_pylist() == [{"a": 2, "A": 4, "A_1": 6, "b": 8}]
+    assert evaluate.select(rows, ["A + a AS s", "A", "A_1", "B"]).to_pylist()[0] == {"s": 4, "A": 3, "A_1": 5, "b": 7}
     upper = pa.table({"aB": [1], "Ab": [2]})
     with pytest.raises(ConfigError, match=r"column='ab' may be 'aB' or 'Ab'\. Write it in upper and lower case as"):
-        sql.where(upper, "ab > 0")
+        evaluate.where(upper, "ab > 0")
 
 
 def test_pairs_may_have_names_that_differ_only_by_case():
@@ -73,7 +73,7 @@ def test_a_condition_that_names_no_column_of_a_pair_is_refused(condition, messag
 
 def test_an_expression_that_makes_several_columns_of_one_keeps_the_others_beside_them():
     rows = pa.table({"n": [1, 2], "s": [{"a": 1, "b": 2}, {"a": 3, "b": 4}]})
-    assert sql.select(rows, ["n", "s.*", "s.a + 1 AS c"]).to_pylist()[1] == {"n": 2, "a": 3, "b": 4, "c": 4}
+    assert evaluate.select(rows, ["n", "s.*", "s.a + 1 AS c"]).to_pylist()[1] == {"n": 2, "a": 3, "b": 4, "c": 4}
 
 
 @pytest.mark.parametrize("names", [["*", "1 AS k"], ["k", "t AS k"]])
@@ -175,7 +175,7 @@ def test_expressions_cannot_read_files_or_tables_or_run_statements(text, secret)
         lambda: stream.select(written),
         lambda: stream.select("a", f"{written} AS x"),
         lambda: stream.window(range=1).agg(n=pk.count(), having=written),
-        lambda: sql.where_pairs(rows, written, ({"a": "a"}, {"a": "a"})),
+        lambda: evaluate.where_pairs(rows, written, ({"a": "a"}, {"a": "a"})),
     ):
         with pytest.raises(ConfigError):
             attempt()
@@ -201,10 +201,12 @@ def test_queries_cannot_read_files(query, secret):
 def test_duckdb_itself_may_read_nothing(monkeypatch, secret):
     """Were a query to get through, the engine would still refuse it."""
     rows = pa.table({"a": [1]})
-    columns = sql._Columns(rows)
+    columns = evaluate._Columns(rows)
     for text in (f"(SELECT a FROM read_csv('{secret}'))", "(SELECT count(*) FROM rows)"):
         with pytest.raises(ConfigError, match=r"cannot be computed: .*(disabled|does not exist)"):
-            sql._run(rows, columns, [sql._Computed(text, frozenset())], [text])
-    monkeypatch.setattr(sql, "_database", duckdb.connect)
-    found = sql._run(rows, columns, [sql._Computed(f"(SELECT a FROM read_csv('{secret}'))", frozenset())], [""])
+            evaluate._run(rows, columns, [evaluate._Computed(text, frozenset())], [text])
+    monkeypatch.setattr(evaluate, "_database", duckdb.connect)
+    found = evaluate._run(
+        rows, columns, [evaluate._Computed(f"(SELECT a FROM read_csv('{secret}'))", frozenset())], [""]
+    )
     assert found.column(0).to_pylist() == [42]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.local import sql
+from penstock.expressions import evaluate
 
 ROWS = 3
 
@@ -58,15 +58,15 @@ def test_work_grows_with_the_number_of_columns_not_with_its_square(name):
 
 def test_only_columns_that_are_named_go_through_duckdb(monkeypatch):
     seen = []
-    run = sql._run
+    run = evaluate._run
 
     def watched(rows: pa.Table, columns: Any, computed: Any, written: Any) -> pa.Table:
         seen.extend(computed)
         return run(rows, columns, computed, written)
 
-    monkeypatch.setattr(sql, "_run", watched)
+    monkeypatch.setattr(evaluate, "_run", watched)
     rows = wide(50)
-    assert sql.where(rows, "c1 > c2 OR k = 1").num_columns == 52
-    assert sql.select(rows, ["*", "c3 + 1 AS more"]).num_columns == 53
-    assert sql.select(rows, ["c4", "c5 AS five"]).column_names == ["c4", "five"]
+    assert evaluate.where(rows, "c1 > c2 OR k = 1").num_columns == 52
+    assert evaluate.select(rows, ["*", "c3 + 1 AS more"]).num_columns == 53
+    assert evaluate.select(rows, ["c4", "c5 AS five"]).column_names == ["c4", "five"]
     assert [sorted(item.needs) for item in seen] == [["c1", "c2", "k"], ["c3"]]

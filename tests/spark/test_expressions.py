@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.spark.types import arrow_columns
-from tests.expressions import BEHIND_NULLS, CASES, FAILING, REFUSED, ROWS, UNREAD, differences
+from tests.expressions.cases import BEHIND_NULLS, CASES, FAILING, REFUSED, ROWS, UNREAD, differences
 
 pytestmark = pytest.mark.spark
 

@@ -13,6 +13,7 @@ from penstock.core.errors import FlowError
 from penstock.core.progress import Seen, Track
 from penstock.core.rows import TIME, with_times
 from penstock.core.time import TIME_MIN, Time, as_times, in_range, show_time
+from penstock.expressions import evaluate
 from penstock.flow.graph import (
     MISSED,
     Node,
@@ -33,7 +34,6 @@ from penstock.flow.report import EpochReport, OperatorReport
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.missed import missed
 from penstock.kernels.route import shard_of
-from penstock.local import sql
 from penstock.local.shards import Place, work
 from penstock.runtime.course import Course
 from penstock.runtime.shard import PortBounds
@@ -119,9 +119,9 @@ class Epoch:
 
     def _compute(self, node: Node) -> pa.Table:
         if isinstance(node, SelectNode):
-            return sql.select(self.rows(node.input), node.expressions)
+            return evaluate.select(self.rows(node.input), node.expressions)
         if isinstance(node, WhereNode):
-            return sql.where(self.rows(node.input), node.condition)
+            return evaluate.where(self.rows(node.input), node.condition)
         if isinstance(node, UnionNode):
             return pa.concat_tables([self.rows(member).select([*node.columns.names, TIME]) for member in node.members])
         if isinstance(node, OperatorNode):
@@ -147,7 +147,7 @@ class Epoch:
         self._states[node.name] = worked.states
         self._operators[node.name] = course.report(node, plan, plan.tracks, worked.records, worked.states)
         if node.pairs is not None:
-            results = sql.where_pairs(results, node.pairs.condition, node.pairs.sides)
+            results = evaluate.where_pairs(results, node.pairs.condition, node.pairs.sides)
         return _timed(node, results)
 
     def _turn_away(self, source: SourceNode, late: list[pa.RecordBatch]) -> None:

@@ -15,12 +15,12 @@ from penstock.core.budget import parse_bytes
 from penstock.core.errors import ConfigError, FlowError
 from penstock.core.master import Freshness, TableSource
 from penstock.core.progress import Policy
+from penstock.expressions import evaluate
 from penstock.flow.flow import Flow, read_trigger
 from penstock.flow.graph import Node, Pairs, sources_of
 from penstock.flow.sinks import ParquetSink
 from penstock.flow.stream import Stream
 from penstock.kernels.plain import plain_columns
-from penstock.local import sql
 from penstock.local.query import LocalQuery
 from penstock.storage.tables.reading import read_table
 
@@ -144,13 +144,13 @@ class LocalFlow(Flow):
         )
 
     def _selected(self, node: Node, expressions: Sequence[Any]) -> tuple[pa.Schema, bool]:
-        return sql.select(node.columns.empty_table(), expressions).schema, False
+        return evaluate.select(node.columns.empty_table(), expressions).schema, False
 
     def _check_where(self, node: Node, condition: Any) -> None:
-        sql.where(node.columns.empty_table(), condition)
+        evaluate.where(node.columns.empty_table(), condition)
 
     def _check_pairs(self, node: Node, pairs: Pairs) -> None:
-        sql.where_pairs(node.columns.empty_table(), pairs.condition, pairs.sides)
+        evaluate.where_pairs(node.columns.empty_table(), pairs.condition, pairs.sides)
 
     def _check_memory(self, memory: str | int) -> int:
         size = parse_bytes(memory)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock.core.errors import ConfigError
-from penstock.local import casing, times
-from penstock.local.kinds import INSTANT, INTEGERS, Value, decimal, literal
+from penstock.expressions import casing, times
+from penstock.expressions.kinds import INSTANT, INTEGERS, Value, decimal, literal
 
 _SPACE = r"[\x00-\x20]*"
 _WHOLE = rf"^{times.BLANK}[+-]?[0-9]+{times.BLANK}$"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from penstock.core.errors import ConfigError
-from penstock.local import casing, times
-from penstock.local.casts import cast, whole_steps
-from penstock.local.kinds import INSTANT, Value
+from penstock.expressions import casing, times
+from penstock.expressions.casts import cast, whole_steps
+from penstock.expressions.kinds import INSTANT, Value
 
 _FITTING: dict[str, tuple[str, ...]] = {
     "text": ("string",),

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.core.errors import ConfigError
 from penstock.core.rows import TIME
-from penstock.local import sql
+from penstock.expressions import evaluate
 
 ROWS = pa.table(
     {
@@ -24,7 +24,7 @@ ROWS = pa.table(
 
 
 def test_spark_functions_are_understood():
-    found = sql.select(ROWS, ["nvl(name, 'nobody') AS who", "amount % 2 = 0 AS even", "hour(at) AS h"])
+    found = evaluate.select(ROWS, ["nvl(name, 'nobody') AS who", "amount % 2 = 0 AS even", "hour(at) AS h"])
     assert found.to_pylist() == [
         {"who": "ann", "even": False, "h": 0},
         {"who": "bob", "even": True, "h": 1},
@@ -33,31 +33,31 @@ def test_spark_functions_are_understood():
 
 
 def test_a_column_that_only_passes_keeps_its_type():
-    assert sql.select(ROWS, ["*"]).schema.equals(ROWS.schema)
-    assert sql.where(ROWS, "amount > 1").schema.equals(ROWS.schema)
+    assert evaluate.select(ROWS, ["*"]).schema.equals(ROWS.schema)
+    assert evaluate.where(ROWS, "amount > 1").schema.equals(ROWS.schema)
 
 
 def test_event_time_goes_with_every_selection_and_is_not_part_of_the_star():
     timed = ROWS.append_column(TIME, pa.array([1, 2, 3]))
-    assert sql.select(timed, ["amount"]).column_names == ["amount", TIME]
-    assert sql.select(timed, ["*"]).column_names == [*ROWS.column_names, TIME]
-    assert sql.where(timed, "amount = 2").column(TIME).to_pylist() == [2]
+    assert evaluate.select(timed, ["amount"]).column_names == ["amount", TIME]
+    assert evaluate.select(timed, ["*"]).column_names == [*ROWS.column_names, TIME]
+    assert evaluate.where(timed, "amount = 2").column(TIME).to_pylist() == [2]
 
 
 def test_a_condition_that_is_null_does_not_hold():
-    assert sql.where(ROWS, "name = 'ann' OR name = 'bob'").num_rows == 2
+    assert evaluate.where(ROWS, "name = 'ann' OR name = 'bob'").num_rows == 2
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (
-            lambda: sql.select(ROWS, ["nmae"]),
+            lambda: evaluate.select(ROWS, ["nmae"]),
             r"'nmae' cannot be computed: .*nmae.* not a column of this stream\. Did you mean 'name'\?",
         ),
-        (lambda: sql.where(ROWS, "amount >"), r"'amount >' (is not a Spark SQL expression|cannot be computed)"),
-        (lambda: sql.where(ROWS, 5), r"5 is a int; in a local flow, write the expression as a string"),
-        (lambda: sql.select(ROWS, ["amount + (1"]), r"is not a Spark SQL expression"),
+        (lambda: evaluate.where(ROWS, "amount >"), r"'amount >' (is not a Spark SQL expression|cannot be computed)"),
+        (lambda: evaluate.where(ROWS, 5), r"5 is a int; in a local flow, write the expression as a string"),
+        (lambda: evaluate.select(ROWS, ["amount + (1"]), r"is not a Spark SQL expression"),
     ],
 )
 def test_what_cannot_be_computed_is_refused_with_what_was_written(call, message):
@@ -69,14 +69,14 @@ def test_a_fork_computes_and_ends_on_its_own():
     script = """
         import os, sys
         import pyarrow as pa
-        from penstock.local import sql
+        from penstock.expressions import evaluate
 
         rows = pa.table({"a": range(100_000)})
-        sql.select(rows, ["a + 1 AS b"])
+        evaluate.select(rows, ["a + 1 AS b"])
         child = os.fork()
         if child == 0:
-            sys.exit(sql.select(rows, ["a + 1 AS b"]).num_rows != 100_000)
-        print(os.waitpid(child, 0)[1], sql.select(rows, ["a + 1 AS b"]).num_rows)
+            sys.exit(evaluate.select(rows, ["a + 1 AS b"]).num_rows != 100_000)
+        print(os.waitpid(child, 0)[1], evaluate.select(rows, ["a + 1 AS b"]).num_rows)
     """
     ran = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60, check=True

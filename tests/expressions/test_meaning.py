@@ -7,9 +7,9 @@ import pytest
 
 import penstock as pk
 from penstock.core.errors import ConfigError
-from penstock.local.functions import FUNCTIONS, call_of
-from penstock.local.sql import _tree
-from tests.expressions import BEHIND_NULLS, CASES, FAILING, ONLY_SPARK, REFUSED, ROWS, UNREAD, differences
+from penstock.expressions.evaluate import _tree
+from penstock.expressions.functions import FUNCTIONS, call_of
+from tests.expressions.cases import BEHIND_NULLS, CASES, FAILING, ONLY_SPARK, REFUSED, ROWS, UNREAD, differences
 
 pytestmark = pytest.mark.slow
 

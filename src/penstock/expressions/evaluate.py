@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from penstock.core.errors import ConfigError, FlowError
 from penstock.core.rows import TIME
+from penstock.expressions.kinds import Value, check_condition, quoted
 from penstock.flow.failures import in_a_line
-from penstock.local.kinds import Value, check_condition, quoted
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -225,7 +225,7 @@ def _meant(bound: _Bound) -> Value:
     """How DuckDB computes what an expression means in Spark."""
     import duckdb
 
-    from penstock.local.meaning import in_duckdb
+    from penstock.expressions.meaning import in_duckdb
 
     with _engine(bound.columns.empty_table()) as engine:
 
@@ -301,7 +301,7 @@ def _database() -> Any:
     """The DuckDB of this process: starting one takes longer than most expressions."""
     import duckdb
 
-    from penstock.local import casing, times
+    from penstock.expressions import casing, times
 
     database = duckdb.connect()
     database.execute(casing.macros() + times.MACROS + _SETTINGS)
@@ -381,7 +381,7 @@ def _check_literals(written: str, tree: exp.Expression) -> None:
     """Refuse dates and timestamps that there are not, as Spark does before there are rows."""
     import duckdb
 
-    from penstock.local.meaning import typed_literals
+    from penstock.expressions.meaning import typed_literals
 
     for literal, sql in typed_literals(tree):
         try:

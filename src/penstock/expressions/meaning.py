@@ -14,11 +14,11 @@ from math import isinf
 from sqlglot import exp
 
 from penstock.core.errors import ConfigError
-from penstock.local import casing
-from penstock.local.casts import cast, error, widened
-from penstock.local.functions import FUNCTIONS, call_of, others_than
-from penstock.local.kinds import INSTANT, INTEGERS, Value, check_condition, decimal, literal, quoted
-from penstock.local.patterns import Pattern, pattern
+from penstock.expressions import casing
+from penstock.expressions.casts import cast, error, widened
+from penstock.expressions.functions import FUNCTIONS, call_of, others_than
+from penstock.expressions.kinds import INSTANT, INTEGERS, Value, check_condition, decimal, literal, quoted
+from penstock.expressions.patterns import Pattern, pattern
 
 TypeOf = Callable[[str], str]
 """The type of an expression of DuckDB's."""

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 
 from penstock.core.errors import ConfigError
-from penstock.local.casts import error
-from penstock.local.kinds import literal
+from penstock.expressions.casts import error
+from penstock.expressions.kinds import literal
 
 _ENDS = r"\n\r\x{85}\x{2028}\x{2029}"
 """What ends a line in Java; in DuckDB only the first does."""
