@@ -6,8 +6,9 @@ Shard s of n holds the hashes whose upper half h satisfies ``h * n >> 32 == s``:
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
-from penstock.core.rows import Hashes, Indices
+from penstock.core.rows import Hashes, Indices, hashes_of
 
 
 def shard_of(hashes: Hashes, shards: int) -> Indices:
@@ -18,6 +19,19 @@ def shard_of(hashes: Hashes, shards: int) -> Indices:
     """
     upper = hashes >> np.uint64(32)
     return ((upper * np.uint64(shards)) >> np.uint64(32)).astype(np.int64)
+
+
+def by_shard(rows: pa.RecordBatch, shards: int) -> list[pa.RecordBatch]:
+    """The rows of each shard; they are led by their hash.
+
+    >>> rows = pa.record_batch({"hash": pa.array([2**63, 0], pa.uint64()), "v": [1, 2]})
+    >>> [part.column("v").to_pylist() for part in by_shard(rows, 2)]
+    [[2], [1]]
+    """
+    if shards == 1:
+        return [rows]
+    place = shard_of(hashes_of(rows), shards)
+    return [rows.take(pa.array(np.flatnonzero(place == shard))) for shard in range(shards)]
 
 
 def hash_range(shard: int, shards: int) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time as clock
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,19 +14,22 @@ import pyarrow.parquet as pq
 from penstock.core.errors import ConfigError, FlowError, PenstockError, SinkError, SourceError
 from penstock.core.master import TableSource
 from penstock.core.operator import State
+from penstock.core.progress import Seen
 from penstock.core.rows import TIME
+from penstock.core.time import show_time
 from penstock.flow.display import Explanation, Status, preformatted
 from penstock.flow.display import State as DisplayState
 from penstock.flow.explain import explain
 from penstock.flow.failures import named
 from penstock.flow.flow import read_timeout
 from penstock.flow.graph import Node, OperatorNode, SourceNode
-from penstock.flow.report import Report
+from penstock.flow.report import EpochReport, Report
 from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink, operators_needed
 from penstock.kernels.plain import plain_rows
-from penstock.local.epoch import Epoch
-from penstock.local.shards import Places
+from penstock.local.shards import LocalWorkers, Places
 from penstock.runtime.course import Course
+from penstock.runtime.epoch import Epoch
+from penstock.runtime.tracks import Tracks, ended, followed, woken
 from penstock.storage.tables.reading import pinned
 from penstock.storage.versioned import Ledger, Plan
 
@@ -112,16 +116,35 @@ class LocalQuery:
 
     def _one(self, tables: Mapping[SourceNode, pa.Table], end: bool) -> None:
         begun = clock.perf_counter()
-        epoch = Epoch(self._course, self._plan(end), tables, self._places)
+        tables = {node: _as_declared(node, rows) for node, rows in tables.items()}
+        course = self._course
+        workers = LocalWorkers(course, self._places)
+        plan = self._plan(end)
+        epoch = Epoch(course, plan, tables, workers, partial(self._followed, plan))
         given: dict[Node, int] = {}
         for sink in self._sinks:
             rows = epoch.late(sink.node) if sink.emits == "late" else self._computed(epoch, sink)
             self._deliver(sink, rows)
             if sink.emits == "results":
                 given[sink.node] = rows.num_rows
-        self._course.ledger = epoch.left()
-        report = epoch.report(clock.perf_counter() - begun, sum(given.values()))
+        course.ledger = course.left(epoch.plan, epoch.tracks, epoch.tracks, workers.states)
+        report = EpochReport(
+            epoch=plan.epoch,
+            seconds=clock.perf_counter() - begun,
+            rows_in={node.name: tables[node].num_rows if node in tables else 0 for node in course.sources},
+            rows_out=sum(given.values()),
+            late={node.name: epoch.late_rows(node) for node in course.sources},
+            no_time={node.name: epoch.timeless_rows(node) for node in course.sources},
+            bounds={node.name: show_time(epoch.tracks[node.name].bound, node.unit) for node in course.sources},
+            operators=workers.reports,
+        )
         self._report = self._report.after(report)
+
+    def _followed(self, plan: Plan, seen: Mapping[str, Seen]) -> Tracks:
+        sources, before = self._course.sources, self._course.ledger.tracks
+        return (
+            ended(sources, before) if plan.end else woken(sources, followed(sources, before, seen, plan.now), plan.now)
+        )
 
     def _plan(self, end: bool) -> Plan:
         """What the next epoch is to do, but for the bounds that its rows will tell."""
@@ -195,3 +218,10 @@ class LocalQuery:
             pq.write_table(rows, folder / "part-0.parquet")
         else:
             raise ConfigError(f"{sink} is a writer of Spark's. In a local flow use to_parquet, or foreach_epoch(…).")
+
+
+def _as_declared(node: SourceNode, rows: pa.Table) -> pa.Table:
+    """A source's rows in its columns; tables that differ in nullability or metadata only are alike."""
+    if rows.schema.names != node.columns.names or rows.schema.types != node.columns.types:
+        raise FlowError(f"Source {node.name!r} changed its columns from {node.columns} to {rows.schema}.")
+    return pa.Table.from_arrays(rows.columns, schema=node.columns)

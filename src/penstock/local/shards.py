@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time as clock
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -13,14 +13,19 @@ from pyarrow.fs import FileType
 from penstock.core.budget import Budget, BudgetPart
 from penstock.core.kept import KEPT_PART, hand_over, kept_by
 from penstock.core.meter import Tally
-from penstock.core.operator import Operator, Out, State
+from penstock.core.operator import Out, State
 from penstock.core.pages import PageStore, names_of
+from penstock.core.rows import HashedBy
 from penstock.flow.graph import OperatorNode
+from penstock.flow.report import OperatorReport
+from penstock.kernels.route import by_shard
+from penstock.runtime.course import Course
 from penstock.runtime.records import ShardRecord
 from penstock.runtime.shard import PortBounds, run, settled
 from penstock.storage.files import FilePages, find_folder, folder_for, make_folder
 from penstock.storage.memory import MemoryPages
 from penstock.storage.sharing import SharedPages
+from penstock.storage.versioned import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,54 +70,57 @@ class Places:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class Worked:
-    """What the shards of an operator gave in an epoch, what they have become, and what they say of it."""
+class LocalWorkers:
+    """Runs operators shard after shard, each in its place, and keeps what an epoch leaves."""
 
-    outs: list[Out]
-    states: tuple[State, ...]
-    records: list[ShardRecord]
+    hashed_by: HashedBy = "hash_keys"
 
+    def __init__(self, course: Course, places: Mapping[str, Sequence[Place]]) -> None:
+        self._course = course
+        self._places = places
+        self.states = dict(course.ledger.states)
+        """What the shards of each operator have become."""
+        self.reports: dict[str, OperatorReport] = {}
+        """What each operator did."""
 
-def work(
-    config: Operator,
-    node: OperatorNode,
-    places: Sequence[Place],
-    before: Sequence[State],
-    ports: Sequence[PortBounds],
-    arrivals: Sequence[Sequence[pa.RecordBatch]],
-) -> Worked:
-    """Run an epoch of an operator, shard after shard; `arrivals` are by port and shard."""
-    if config.keeps_between_epochs:
-        payer = places[0].budget
-        hand_over(payer, payer.limit // KEPT_PART)
-    types = tuple(replace(rows, hashed_by="hash_keys") for rows in node.types)
-    outs: list[Out] = []
-    states: list[State] = []
-    records: list[ShardRecord] = []
-    for shard, (place, old) in enumerate(zip(places, before, strict=True)):
-        begun = clock.perf_counter()
-        tally = Tally()
-        store = SharedPages(place.store, old.pages)
-        logic = config.logic(types, store, place.budget, old, tally)
-        rows_by_port = [0] * len(node.inputs)
-        given = [(port, parts[shard]) for port, parts in enumerate(arrivals)]
-        mine = list(run(logic, ports, given, rows_by_port, iter))
-        state = settled(config, logic, store, place.budget)
-        place.let_go(names_of(old.pages) - names_of(state.pages), everything=config.keeps_between_epochs)
-        outs += mine
-        states.append(state)
-        records.append(
-            ShardRecord.of(
-                logic,
-                tally,
-                place.budget,
-                rows_by_port=rows_by_port,
-                rows_out=sum(out.rows.num_rows for out in mine if out.outlet != "late"),
-                seconds={"work": clock.perf_counter() - begun},
+    def work(
+        self, node: OperatorNode, plan: Plan, ports: Sequence[PortBounds], arrivals: Sequence[pa.RecordBatch]
+    ) -> list[Out]:
+        """Run an epoch of an operator."""
+        config, places = self._course.config(node, plan), self._places[node.name]
+        if config.keeps_between_epochs:
+            payer = places[0].budget
+            hand_over(payer, payer.limit // KEPT_PART)
+        types = tuple(replace(rows, hashed_by=self.hashed_by) for rows in node.types)
+        parts = [by_shard(rows, len(places)) for rows in arrivals]
+        outs: list[Out] = []
+        states: list[State] = []
+        records: list[ShardRecord] = []
+        for shard, (place, old) in enumerate(zip(places, self._course.held(node), strict=True)):
+            begun = clock.perf_counter()
+            tally = Tally()
+            store = SharedPages(place.store, old.pages)
+            logic = config.logic(types, store, place.budget, old, tally)
+            rows_by_port = [0] * len(node.inputs)
+            given = [(port, rows[shard]) for port, rows in enumerate(parts)]
+            mine = list(run(logic, ports, given, rows_by_port, iter))
+            state = settled(config, logic, store, place.budget)
+            place.let_go(names_of(old.pages) - names_of(state.pages), everything=config.keeps_between_epochs)
+            outs += mine
+            states.append(state)
+            records.append(
+                ShardRecord.of(
+                    logic,
+                    tally,
+                    place.budget,
+                    rows_by_port=rows_by_port,
+                    rows_out=sum(out.rows.num_rows for out in mine if out.outlet != "late"),
+                    seconds={"work": clock.perf_counter() - begun},
+                )
             )
-        )
-    return Worked(outs, tuple(states), records)
+        self.states[node.name] = tuple(states)
+        self.reports[node.name] = self._course.report(node, plan, plan.tracks, records, states)
+        return outs
 
 
 def _remove(uri: str) -> None:

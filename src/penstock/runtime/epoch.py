@@ -1,18 +1,21 @@
-"""One epoch in this process: from a table of each source to the rows of each stream, computed once."""
+"""One epoch in this process: from a table of each source to the rows of each stream, computed once.
+
+In process every epoch is run so; on Spark those that bring few rows, or leave few after their first steps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.core.errors import FlowError
+from penstock.core.operator import Out
 from penstock.core.progress import Seen, Track
-from penstock.core.rows import TIME, with_times
-from penstock.core.time import TIME_MIN, Time, as_times, in_range, show_time
+from penstock.core.rows import TIME, HashedBy, with_times
+from penstock.core.time import TIME_MIN, Time, as_times, in_range
 from penstock.expressions import evaluate
 from penstock.flow.graph import (
     MISSED,
@@ -30,15 +33,27 @@ from penstock.flow.graph import (
     sources_of,
     windows_of,
 )
-from penstock.flow.report import EpochReport, OperatorReport
-from penstock.kernels.hashing import hash_keys
 from penstock.kernels.missed import missed
-from penstock.kernels.route import shard_of
-from penstock.local.shards import Place, work
 from penstock.runtime.course import Course
+from penstock.runtime.entering import entering
 from penstock.runtime.shard import PortBounds
-from penstock.runtime.tracks import ended, followed, woken
-from penstock.storage.versioned import Ledger, Plan
+from penstock.runtime.tracks import Tracks
+from penstock.storage.versioned import Plan
+
+
+class Workers(Protocol):
+    """Who runs the shards of operators, and keeps what they leave."""
+
+    @property
+    def hashed_by(self) -> HashedBy:
+        """What makes the hashes by which rows find their shards."""
+        ...
+
+    def work(
+        self, node: OperatorNode, plan: Plan, ports: Sequence[PortBounds], arrivals: Sequence[pa.RecordBatch]
+    ) -> list[Out]:
+        """Run all shards of an operator over the rows that arrive at each port."""
+        ...
 
 
 class Epoch:
@@ -49,17 +64,19 @@ class Epoch:
         course: Course,
         plan: Plan,
         tables: Mapping[SourceNode, pa.Table],
-        places: Mapping[str, Sequence[Place]],
+        workers: Workers,
+        followed: Callable[[Mapping[str, Seen]], Tracks],
     ) -> None:
         self._course = course
-        self._places = places
+        self._workers = workers
         self._given = {node: tables.get(node, node.columns.empty_table()) for node in course.sources}
         self._done: dict[Node, pa.Table] = {}
         self._late: dict[SourceNode, pa.Table] = {}
-        self._operators: dict[str, OperatorReport] = {}
-        self._states = dict(course.ledger.states)
-        seen = {node.name: self._take(node, rows) for node, rows in self._given.items()}
-        self.plan = replace(plan, tracks=self._tracks(plan, seen))
+        self.seen = {node.name: self._take(node, rows) for node, rows in self._given.items()}
+        """What each source showed."""
+        self.tracks = followed(self.seen)
+        """How far the sources are once these rows are in."""
+        self.plan = replace(plan, tracks=self.tracks)
 
     def rows(self, node: Node) -> pa.Table:
         """The rows of a stream in this epoch, its event time with them."""
@@ -76,30 +93,16 @@ class Epoch:
             [_widened(_missing(self._late[source], source, node), columns) for source in sources_of(node)]
         )
 
-    def left(self) -> Ledger:
-        """What the epoch leaves."""
-        return self._course.left(self.plan, self.plan.tracks, self.plan.tracks, self._states)
+    def late_rows(self, source: SourceNode) -> int:
+        """How many rows of a source came below its bound, or were turned away."""
+        return int(pc.sum(pc.equal(self._late[source].column("late_reason"), "late")).as_py() or 0)
 
-    def report(self, seconds: float, rows_out: int) -> EpochReport:
-        """What this epoch measured."""
-        late = {node.name: _count(rows, "late") for node, rows in self._late.items()}
-        return EpochReport(
-            epoch=self.plan.epoch,
-            seconds=seconds,
-            rows_in={node.name: rows.num_rows for node, rows in self._given.items()},
-            rows_out=rows_out,
-            late=late,
-            no_time={node.name: rows.num_rows - late[node.name] for node, rows in self._late.items()},
-            bounds={node.name: show_time(self.plan.tracks[node.name].bound, node.unit) for node in self._given},
-            operators=self._operators,
-        )
+    def timeless_rows(self, source: SourceNode) -> int:
+        """How many rows of a source have no time, or none that can be used."""
+        return int(self._late[source].num_rows) - self.late_rows(source)
 
     def _take(self, node: SourceNode, rows: pa.Table) -> Seen:
         """Split a source's rows into those in time and those late; a row at its bound is in time."""
-        if rows.schema.names != node.columns.names or rows.schema.types != node.columns.types:
-            raise FlowError(f"Source {node.name!r} changed its columns from {node.columns} to {rows.schema}.")
-        # Tables that differ in nullability or metadata only are alike.
-        rows = pa.Table.from_arrays(rows.columns, schema=node.columns)
         times = as_times(rows.column(node.time))
         usable = pc.fill_null(in_range(times, node.unit), fill_value=False)
         bound = self._course.ledger.tracks.get(node.name, Track()).bound
@@ -110,12 +113,6 @@ class Epoch:
         self._late[node] = _called_late(rows.filter(late), node, reason)
         self._done[node] = kept
         return Seen(rows=kept.num_rows, max_time=_largest(kept.column(TIME)), mark=_mark(node, rows))
-
-    def _tracks(self, plan: Plan, seen: Mapping[str, Seen]) -> dict[str, Track]:
-        sources, before = self._course.sources, self._course.ledger.tracks
-        if plan.end:
-            return ended(sources, before)
-        return woken(sources, followed(sources, before, seen, plan.now), plan.now)
 
     def _compute(self, node: Node) -> pa.Table:
         if isinstance(node, SelectNode):
@@ -135,20 +132,18 @@ class Epoch:
     def _operate(self, node: OperatorNode) -> pa.Table:
         # All inputs first: what operators before this one hold, and their time, must not mix with its own.
         given = [self.rows(part) for part in node.inputs]
-        course, plan, places = self._course, self.plan, self._places[node.name]
+        course, plan = self._course, self.plan
         after = course.after(node, plan, plan.tracks)
         ports = [PortBounds(*bounds) for bounds in zip(course.before(node), after, strict=True)]
-        arrivals = [_routed(node, port, rows, len(places), ports[port].before) for port, rows in enumerate(given)]
-        worked = work(course.config(node, plan), node, places, course.held(node), ports, arrivals)
-        batches = [out.rows for out in worked.outs if out.outlet != "late"]
-        results = pa.Table.from_batches(batches, schema=node.columns)
+        arrivals = [entering(node, port, rows, self._workers.hashed_by) for port, rows in enumerate(given)]
+        timed = [with_times(rows, bounds.before) for rows, bounds in zip(arrivals, ports, strict=True)]
+        outs = self._workers.work(node, plan, ports, timed)
+        results = pa.Table.from_batches([out.rows for out in outs if out.outlet != "late"], schema=node.columns)
         if node.config.finds_late:
-            self._turn_away(guarded_by(node), [out.rows for out in worked.outs if out.outlet == "late"])
-        self._states[node.name] = worked.states
-        self._operators[node.name] = course.report(node, plan, plan.tracks, worked.records, worked.states)
+            self._turn_away(guarded_by(node), [out.rows for out in outs if out.outlet == "late"])
         if node.pairs is not None:
             results = evaluate.where_pairs(results, node.pairs.condition, node.pairs.sides)
-        return _timed(node, results)
+        return timed_results(node, results)
 
     def _turn_away(self, source: SourceNode, late: list[pa.RecordBatch]) -> None:
         """Rows of a source that are late by what was said of their group."""
@@ -163,27 +158,7 @@ def _called_late(rows: pa.Table, source: SourceNode, reason: pa.Array | pa.Chunk
     return named.append_column("late_reason", reason)
 
 
-def _routed(node: OperatorNode, port: int, rows: pa.Table, shards: int, before: Time) -> list[pa.RecordBatch]:
-    """The rows of a port by shard. Rows that have lost their event time enter at the port's bound."""
-    types = node.types[port]
-    for key in types.keys:
-        kind, held = types.columns.field(key).type, rows.schema.field(key).type
-        if pa.types.is_dictionary(kind) and pa.types.is_dictionary(held):
-            rows = rows.set_column(rows.schema.get_field_index(key), key, rows.column(key).cast(held.value_type))
-    try:
-        cast = rows.select([*types.columns.names, TIME]).cast(types.columns.append(pa.field(TIME, pa.int64())))
-    except pa.ArrowInvalid as wrong:
-        raise FlowError(f"A key of {node.name} cannot be compared: {wrong}.") from wrong
-    keys = [cast.column(key).combine_chunks() for key in types.keys]
-    hashes = hash_keys(keys) if keys else np.zeros(cast.num_rows, np.uint64)
-    entered = with_times(types.enter(cast, hashes), before)
-    if shards == 1:
-        return [entered]
-    shard = shard_of(hashes, shards)
-    return [entered.take(pa.array(np.flatnonzero(shard == number))) for number in range(shards)]
-
-
-def _timed(node: OperatorNode, rows: pa.Table) -> pa.Table:
+def timed_results(node: OperatorNode, rows: pa.Table) -> pa.Table:
     """Results with the event time that the operator gives them."""
     if not node.clock:
         return rows.append_column(TIME, pa.nulls(rows.num_rows, pa.int64()))
@@ -227,7 +202,3 @@ def _mark(node: SourceNode, rows: pa.Table) -> Time:
 def _largest(times: pa.Array | pa.ChunkedArray) -> Time:
     top = pc.max(times).as_py()
     return TIME_MIN if top is None else int(top)
-
-
-def _count(late: pa.Table, reason: str) -> int:
-    return int(pc.sum(pc.equal(late.column("late_reason"), reason)).as_py() or 0)
