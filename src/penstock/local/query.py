@@ -116,11 +116,11 @@ class LocalQuery:
 
     def _one(self, tables: Mapping[SourceNode, pa.Table], end: bool) -> None:
         begun = clock.perf_counter()
-        tables = {node: _as_declared(node, rows) for node, rows in tables.items()}
+        pieces = {node: [_as_declared(node, rows)] for node, rows in tables.items()}
         course = self._course
         workers = LocalWorkers(course, self._places)
         plan = self._plan(end)
-        epoch = Epoch(course, plan, tables, workers, partial(self._followed, plan))
+        epoch = Epoch(course, plan, self._sinks, pieces, workers, partial(self._followed, plan))
         given: dict[Node, int] = {}
         for sink in self._sinks:
             rows = epoch.late(sink.node) if sink.emits == "late" else self._computed(epoch, sink)
@@ -131,10 +131,10 @@ class LocalQuery:
         report = EpochReport(
             epoch=plan.epoch,
             seconds=clock.perf_counter() - begun,
-            rows_in={node.name: tables[node].num_rows if node in tables else 0 for node in course.sources},
+            rows_in={node.name: epoch.rows_in[node.name] for node in course.sources},
             rows_out=sum(given.values()),
-            late={node.name: epoch.late_rows(node) for node in course.sources},
-            no_time={node.name: epoch.timeless_rows(node) for node in course.sources},
+            late={node.name: epoch.late_in[node.name] for node in course.sources},
+            no_time={node.name: epoch.timeless_in[node.name] for node in course.sources},
             bounds={node.name: show_time(epoch.tracks[node.name].bound, node.unit) for node in course.sources},
             operators=workers.reports,
         )

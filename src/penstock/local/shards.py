@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time as clock
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -85,7 +85,7 @@ class LocalWorkers:
 
     def work(
         self, node: OperatorNode, plan: Plan, ports: Sequence[PortBounds], arrivals: Sequence[pa.RecordBatch]
-    ) -> list[Out]:
+    ) -> Iterator[Out]:
         """Run an epoch of an operator."""
         config, places = self._course.config(node, plan), self._places[node.name]
         if config.keeps_between_epochs:
@@ -93,7 +93,6 @@ class LocalWorkers:
             hand_over(payer, payer.limit // KEPT_PART)
         types = tuple(replace(rows, hashed_by=self.hashed_by) for rows in node.types)
         parts = [by_shard(rows, len(places)) for rows in arrivals]
-        outs: list[Out] = []
         states: list[State] = []
         records: list[ShardRecord] = []
         for shard, (place, old) in enumerate(zip(places, self._course.held(node), strict=True)):
@@ -106,7 +105,6 @@ class LocalWorkers:
             mine = list(run(logic, ports, given, rows_by_port, iter))
             state = settled(config, logic, store, place.budget)
             place.let_go(names_of(old.pages) - names_of(state.pages), everything=config.keeps_between_epochs)
-            outs += mine
             states.append(state)
             records.append(
                 ShardRecord.of(
@@ -118,9 +116,9 @@ class LocalWorkers:
                     seconds={"work": clock.perf_counter() - begun},
                 )
             )
+            yield from mine
         self.states[node.name] = tuple(states)
         self.reports[node.name] = self._course.report(node, plan, plan.tracks, records, states)
-        return outs
 
 
 def _remove(uri: str) -> None:

@@ -5,13 +5,16 @@ In process every epoch is run so; on Spark those that bring few rows, or leave f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.core.budget import Budget, ample
 from penstock.core.operator import Out
 from penstock.core.progress import Seen, Track
 from penstock.core.rows import TIME, HashedBy, with_times
@@ -31,8 +34,10 @@ from penstock.flow.graph import (
     keeps_time,
     late_columns,
     sources_of,
+    walk,
     windows_of,
 )
+from penstock.flow.sinks import Sink
 from penstock.kernels.missed import missed
 from penstock.runtime.course import Course
 from penstock.runtime.entering import entering
@@ -51,28 +56,42 @@ class Workers(Protocol):
 
     def work(
         self, node: OperatorNode, plan: Plan, ports: Sequence[PortBounds], arrivals: Sequence[pa.RecordBatch]
-    ) -> list[Out]:
-        """Run all shards of an operator over the rows that arrive at each port."""
+    ) -> Iterator[Out]:
+        """Run all shards of an operator over the rows that arrive at each port; to be taken to its end."""
         ...
 
 
 class Epoch:
-    """One epoch at work: each stream's rows are computed once, however many consumers it has."""
+    """One epoch at work: each stream's rows are computed once, however many consumers it has.
+
+    Rows of sources come in `pieces`. Of each only what the steps up to the next operator or sink leave is kept; it is
+    charged to `budget`, and so are results that another operator waits for.
+    """
 
     def __init__(
         self,
         course: Course,
         plan: Plan,
-        tables: Mapping[SourceNode, pa.Table],
+        sinks: Sequence[Sink],
+        pieces: Mapping[SourceNode, Iterable[pa.Table]],
         workers: Workers,
         followed: Callable[[Mapping[str, Seen]], Tracks],
+        budget: Budget | None = None,
     ) -> None:
         self._course = course
         self._workers = workers
-        self._given = {node: tables.get(node, node.columns.empty_table()) for node in course.sources}
+        self._budget = budget or ample()
+        self._uses = _uses(sinks, course.operators)
         self._done: dict[Node, pa.Table] = {}
         self._late: dict[SourceNode, pa.Table] = {}
-        self.seen = {node.name: self._take(node, rows) for node, rows in self._given.items()}
+        self._keeps_late = {source for sink in sinks if sink.emits == "late" for source in sources_of(sink.node)}
+        self.rows_in: Counter[str] = Counter()
+        self.late_in: Counter[str] = Counter()
+        """Rows that came below their source's bound, or were turned away."""
+        self.timeless_in: Counter[str] = Counter()
+        """Rows without a time, or with none that can be used."""
+        ends = _ends(sinks, course.operators)
+        self.seen = {node.name: self._read(node, pieces.get(node, ()), ends[node]) for node in course.sources}
         """What each source showed."""
         self.tracks = followed(self.seen)
         """How far the sources are once these rows are in."""
@@ -84,6 +103,18 @@ class Epoch:
             self._done[node] = self._compute(node)
         return self._done[node]
 
+    def stream(self, node: Node) -> Iterator[pa.Table]:
+        """The same piece by piece; results that nobody else takes are given as they are made, and not kept."""
+        if node in self._done or self._uses[node] > 1:
+            yield self.rows(node)
+        elif isinstance(node, OperatorNode) and not node.config.finds_late:
+            yield from self._results(node)
+        elif isinstance(node, SelectNode | WhereNode):
+            for piece in self.stream(node.input):
+                yield _step(node, piece)
+        else:
+            yield self.rows(node)
+
     def late(self, node: Node) -> pa.Table:
         """The late rows of the sources of a stream."""
         for guard in guards_of(node):
@@ -93,43 +124,63 @@ class Epoch:
             [_widened(_missing(self._late[source], source, node), columns) for source in sources_of(node)]
         )
 
-    def late_rows(self, source: SourceNode) -> int:
-        """How many rows of a source came below its bound, or were turned away."""
-        return int(pc.sum(pc.equal(self._late[source].column("late_reason"), "late")).as_py() or 0)
+    def _read(self, node: SourceNode, pieces: Iterable[pa.Table], ends: Sequence[Node]) -> Seen:
+        """Take a source's rows piece by piece: what each of its `ends` needs of them, and what they show."""
+        seen = Seen()
+        parts: dict[Node, list[pa.Table]] = {end: [] for end in ends}
+        late: list[pa.Table] = []
+        coming = iter(pieces)
+        for given in chain([next(coming, node.columns.empty_table())], coming):
+            kept, left = self._split(node, given)
+            seen = Seen(
+                seen.rows + kept.num_rows,
+                max(seen.max_time, _largest(kept.column(TIME))),
+                max(seen.mark, _mark(node, given)),
+            )
+            if node in self._keeps_late:
+                late.append(left)
+            made: dict[Node, pa.Table] = {node: kept}
+            for end in ends:
+                part = _stated(end, given) if isinstance(end, StatementNode) else _through(end, made)
+                self._budget.charge(part.nbytes, f"rows of {node.name}")
+                parts[end].append(part)
+        if node in self._keeps_late:
+            self._late[node] = pa.concat_tables(late)
+        self._done |= {end: pa.concat_tables(some) for end, some in parts.items()}
+        return seen
 
-    def timeless_rows(self, source: SourceNode) -> int:
-        """How many rows of a source have no time, or none that can be used."""
-        return int(self._late[source].num_rows) - self.late_rows(source)
-
-    def _take(self, node: SourceNode, rows: pa.Table) -> Seen:
-        """Split a source's rows into those in time and those late; a row at its bound is in time."""
+    def _split(self, node: SourceNode, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """A source's rows: those in time, and those late; a row at its bound is in time."""
         times = as_times(rows.column(node.time))
         usable = pc.fill_null(in_range(times, node.unit), fill_value=False)
         bound = self._course.ledger.tracks.get(node.name, Track()).bound
         late = pc.fill_null(pc.or_(pc.invert(usable), pc.less(times, bound)), fill_value=True)
+        self.rows_in[node.name] += rows.num_rows
+        timed = rows.append_column(TIME, times)
+        if not pc.any(late).as_py():
+            return timed, _called_late(rows.slice(0, 0), node, pa.array([], pa.string()))
         missing = pc.is_null(rows.column(node.time)).combine_chunks()
         reason = pc.if_else(missing, "no-time", pc.if_else(usable, "late", "out-of-range")).filter(late)
-        kept = rows.append_column(TIME, times).filter(pc.invert(late))
-        self._late[node] = _called_late(rows.filter(late), node, reason)
-        self._done[node] = kept
-        return Seen(rows=kept.num_rows, max_time=_largest(kept.column(TIME)), mark=_mark(node, rows))
+        below = int(pc.sum(pc.equal(reason, "late")).as_py() or 0)
+        self.late_in[node.name] += below
+        self.timeless_in[node.name] += len(reason) - below
+        return timed.filter(pc.invert(late)), _called_late(rows.filter(late), node, reason)
 
     def _compute(self, node: Node) -> pa.Table:
-        if isinstance(node, SelectNode):
-            return evaluate.select(self.rows(node.input), node.expressions)
-        if isinstance(node, WhereNode):
-            return evaluate.where(self.rows(node.input), node.condition)
+        if isinstance(node, SelectNode | WhereNode):
+            return _step(node, self.rows(node.input))
         if isinstance(node, UnionNode):
             return pa.concat_tables([self.rows(member).select([*node.columns.names, TIME]) for member in node.members])
         if isinstance(node, OperatorNode):
-            return self._operate(node)
-        if isinstance(node, StatementNode):
-            given = self._given[node.input]
-            stated = given.select(node.columns.names).append_column(TIME, as_times(given.column(node.said)))
-            return stated.filter(pc.is_valid(stated.column(TIME)))
+            parts = []
+            for part in self._results(node):
+                self._budget.charge(part.nbytes, f"results of {node.name}")
+                parts.append(part)
+            return pa.concat_tables(parts) if parts else timed_results(node, node.columns.empty_table())
         raise TypeError(node)
 
-    def _operate(self, node: OperatorNode) -> pa.Table:
+    def _results(self, node: OperatorNode) -> Iterator[pa.Table]:
+        """The results of an operator, as it makes them."""
         # All inputs first: what operators before this one hold, and their time, must not mix with its own.
         given = [self.rows(part) for part in node.inputs]
         course, plan = self._course, self.plan
@@ -137,19 +188,81 @@ class Epoch:
         ports = [PortBounds(*bounds) for bounds in zip(course.before(node), after, strict=True)]
         arrivals = [entering(node, port, rows, self._workers.hashed_by) for port, rows in enumerate(given)]
         timed = [with_times(rows, bounds.before) for rows, bounds in zip(arrivals, ports, strict=True)]
-        outs = self._workers.work(node, plan, ports, timed)
-        results = pa.Table.from_batches([out.rows for out in outs if out.outlet != "late"], schema=node.columns)
+        del given, arrivals
+        turned_away: list[pa.RecordBatch] = []
+        for out in self._workers.work(node, plan, ports, timed):
+            if out.outlet == "late":
+                turned_away.append(out.rows)
+                continue
+            results = pa.Table.from_batches([out.rows], schema=node.columns)
+            if node.pairs is not None:
+                results = evaluate.where_pairs(results, node.pairs.condition, node.pairs.sides)
+            yield timed_results(node, results)
         if node.config.finds_late:
-            self._turn_away(guarded_by(node), [out.rows for out in outs if out.outlet == "late"])
-        if node.pairs is not None:
-            results = evaluate.where_pairs(results, node.pairs.condition, node.pairs.sides)
-        return timed_results(node, results)
+            self._turn_away(guarded_by(node), turned_away)
 
     def _turn_away(self, source: SourceNode, late: list[pa.RecordBatch]) -> None:
         """Rows of a source that are late by what was said of their group."""
         rows = pa.Table.from_batches(late, schema=source.columns)
+        self.late_in[source.name] += rows.num_rows
+        if source not in self._keeps_late:
+            return
         reason = pa.array(["late"] * rows.num_rows, pa.string())
         self._late[source] = pa.concat_tables([self._late[source], _called_late(rows, source, reason)])
+
+
+def _step(node: SelectNode | WhereNode, rows: pa.Table) -> pa.Table:
+    """Rows after one stateless step."""
+    if isinstance(node, SelectNode):
+        return evaluate.select(rows, node.expressions)
+    return evaluate.where(rows, node.condition)
+
+
+def _through(node: Node, made: dict[Node, pa.Table]) -> pa.Table:
+    """Rows after all stateless steps up to `node`; what is made on the way is remembered."""
+    if node not in made:
+        if not isinstance(node, SelectNode | WhereNode):
+            raise TypeError(node)
+        made[node] = _step(node, _through(node.input, made))
+    return made[node]
+
+
+def _stated(node: StatementNode, rows: pa.Table) -> pa.Table:
+    """What rows say of their groups."""
+    stated = rows.select(node.columns.names).append_column(TIME, as_times(rows.column(node.said)))
+    return stated.filter(pc.is_valid(stated.column(TIME)))
+
+
+def _ends(sinks: Sequence[Sink], operators: Sequence[OperatorNode]) -> dict[SourceNode, list[Node]]:
+    """For each source, the streams next to it that operators, sinks or unions take, each once."""
+    ends: defaultdict[SourceNode, list[Node]] = defaultdict(list)
+
+    def follow(node: Node) -> None:
+        root = node
+        while isinstance(root, SelectNode | WhereNode):
+            root = root.input
+        if isinstance(root, UnionNode):
+            for member in root.members:
+                follow(member)
+        source = root.input if isinstance(root, StatementNode) else root
+        if isinstance(source, SourceNode) and node not in ends[source]:
+            ends[source].append(node)
+
+    for node in (part for operator in operators for part in operator.inputs):
+        follow(node)
+    for sink in sinks:
+        if sink.emits == "results":
+            follow(sink.node)
+    return ends
+
+
+def _uses(sinks: Sequence[Sink], operators: Sequence[OperatorNode]) -> Counter[Node]:
+    """How often the rows of each stream are taken."""
+    taken = [sink.node for sink in sinks if sink.emits == "results"]
+    uses = Counter(taken)
+    for node in walk(*taken, *operators):
+        uses.update(node.inputs)
+    return uses
 
 
 def _called_late(rows: pa.Table, source: SourceNode, reason: pa.Array | pa.ChunkedArray) -> pa.Table:

@@ -1,0 +1,264 @@
+"""Reading files of rows with Arrow: the columns that are needed, piece by piece, in the types that were declared.
+
+A file may have its columns in any order and more of them; one that it lacks is null, and narrower types are widened.
+Anything else about its columns is an error that names the file. A file without a byte has no rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from penstock.core.errors import ConfigError, SourceError
+from penstock.core.files import Files, Format, check_limit, standard_columns
+from penstock.storage.files import find_folder, path_of
+
+_PIECE = 1 << 18
+"""Rows that are read at a time, where the format allows it."""
+
+Read = Callable[[fs.FileSystem, str, pa.Schema], Iterator[pa.Table]]
+
+
+def files_of(
+    format_name: Format, path: Any, schema: pa.Schema | None, max_files: int | None, max_bytes: int | None
+) -> Files:
+    """Files as a source; their columns are those of the first of them unless a schema says which."""
+    place = path_of(path, "path")
+    columns = _first_columns(format_name, place) if schema is None else schema
+    return Files(
+        format_name,
+        place,
+        standard_columns(columns),
+        check_limit("max_files", max_files),
+        check_limit("max_bytes", max_bytes),
+    )
+
+
+def read_file(files: Files, uri: str, columns: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of one of the files, in `columns`, which are some of its own."""
+    system, path = find_folder(uri)
+    try:
+        if system.get_file_info(path).size == 0:
+            return
+        for piece in _READERS[files.format](system, path, columns):
+            yield _conformed(piece, columns, uri)
+    except FileNotFoundError as gone:
+        raise SourceError(f"Input file {uri} is gone. Put it back and start the flow again.") from gone
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as wrong:
+        raise SourceError(f"{uri} cannot be read as {files.format}: {wrong}") from wrong
+
+
+def listed_files(files: Files) -> list[str]:
+    """The files that are there now, by name."""
+    system, path = find_folder(files.path)
+    about = system.get_file_info(path)
+    if about.type == fs.FileType.File:
+        return [path]
+    if about.type == fs.FileType.NotFound:
+        raise ConfigError(f"path={files.path!r} is not there. Write a folder of {files.format} files.")
+    found = system.get_file_info(fs.FileSelector(path, recursive=True))
+    below = len(path) + 1
+    return sorted(i.path for i in found if i.type == fs.FileType.File and not _is_hidden(i.path[below:]))
+
+
+def _is_hidden(path: str) -> bool:
+    """Whether Spark would pass a file by: its name, or that of a folder it is in, begins with a dot or underscore."""
+    return any(part[0] == "." or (part[0] == "_" and "=" not in part) for part in path.split("/"))
+
+
+def _first_columns(format_name: Format, path: str) -> pa.Schema:
+    there = listed_files(Files(format_name, path, pa.schema([])))
+    system, _ = find_folder(path)
+    for name in there:
+        if system.get_file_info(name).size:
+            try:
+                return _SCHEMAS[format_name](system, name)
+            except (pa.ArrowInvalid, OSError) as wrong:
+                raise ConfigError(f"{name} cannot be read as {format_name}: {wrong}") from wrong
+    raise ConfigError(
+        f"path={path!r} has no file yet that tells its columns. Say which they are, as in "
+        f"schema=pa.schema({{'ts': pa.timestamp('us'), 'id': pa.int64()}})."
+    )
+
+
+def _parquet_file(system: fs.FileSystem, path: str) -> pq.ParquetFile:
+    local = isinstance(system, fs.LocalFileSystem)
+    source = path if local else system.open_input_file(path)
+    return pq.ParquetFile(source, memory_map=local, coerce_int96_timestamp_unit="us", pre_buffer=not local)
+
+
+def _read_parquet(system: fs.FileSystem, path: str, columns: pa.Schema) -> Iterator[pa.Table]:
+    with _parquet_file(system, path) as file:
+        there = set(file.schema_arrow.names)
+        leaves = [leaf for field in columns if field.name in there for leaf in _leaves(field.name, field.type)]
+        if not leaves:
+            # Only how many rows there are is known of a file that has none of the columns.
+            yield _of_length(file.metadata.num_rows)
+            return
+        for batch in file.iter_batches(batch_size=_PIECE, columns=leaves):
+            yield pa.Table.from_batches([batch])
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
+    """What Parquet calls the parts of a column."""
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    else:
+        yield path
+
+
+def _read_arrow(system: fs.FileSystem, path: str, columns: pa.Schema) -> Iterator[pa.Table]:
+    local = isinstance(system, fs.LocalFileSystem)
+    with pa.memory_map(path) if local else system.open_input_file(path) as source:
+        whole = source.read(6) == b"ARROW1"
+        source.seek(0)
+        with pa.ipc.open_file(source) if whole else pa.ipc.open_stream(source) as batches:
+            some = (batches.get_batch(n) for n in range(batches.num_record_batches)) if whole else batches
+            for batch in some:
+                kept = [name for name in batch.schema.names if name in columns.names]
+                yield pa.Table.from_batches([batch]).select(kept) if kept else _of_length(batch.num_rows)
+
+
+def _read_csv(system: fs.FileSystem, path: str, columns: pa.Schema) -> Iterator[pa.Table]:
+    from pyarrow import csv
+
+    convert = csv.ConvertOptions(
+        column_types=columns,
+        include_columns=columns.names,
+        include_missing_columns=True,
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    with system.open_input_stream(path) as source, csv.open_csv(source, convert_options=convert) as batches:
+        for batch in batches:
+            yield pa.Table.from_batches([batch])
+
+
+def _read_json(system: fs.FileSystem, path: str, columns: pa.Schema) -> Iterator[pa.Table]:
+    from pyarrow import json
+
+    parse = json.ParseOptions(explicit_schema=columns, unexpected_field_behavior="ignore")
+    with system.open_input_stream(path) as source:
+        rows = json.read_json(source, parse_options=parse)
+    for start in range(0, rows.num_rows, _PIECE):
+        yield rows.slice(start, _PIECE)
+
+
+def _of_length(rows: int) -> pa.Table:
+    return pa.table({"": pa.nulls(rows)})
+
+
+def _arrow_schema(system: fs.FileSystem, path: str) -> pa.Schema:
+    with system.open_input_file(path) as source:
+        whole = source.read(6) == b"ARROW1"
+        source.seek(0)
+        with pa.ipc.open_file(source) if whole else pa.ipc.open_stream(source) as batches:
+            return batches.schema
+
+
+def _csv_schema(system: fs.FileSystem, path: str) -> pa.Schema:
+    from pyarrow import csv
+
+    with system.open_input_stream(path) as source, csv.open_csv(source) as batches:
+        return batches.schema
+
+
+def _json_schema(system: fs.FileSystem, path: str) -> pa.Schema:
+    from pyarrow import json
+
+    with system.open_input_stream(path) as source:
+        return json.read_json(source).schema
+
+
+_READERS: Mapping[Format, Read] = {
+    "parquet": _read_parquet,
+    "arrow": _read_arrow,
+    "csv": _read_csv,
+    "json": _read_json,
+}
+
+_SCHEMAS: Mapping[Format, Callable[[fs.FileSystem, str], pa.Schema]] = {
+    "parquet": lambda system, path: _parquet_file(system, path).schema_arrow,
+    "arrow": _arrow_schema,
+    "csv": _csv_schema,
+    "json": _json_schema,
+}
+
+
+def _conformed(rows: pa.Table, columns: pa.Schema, uri: str) -> pa.Table:
+    """Rows in the declared columns."""
+    if rows.schema == columns:
+        return rows
+    there = {name: place for place, name in enumerate(rows.column_names)}
+    arrays = []
+    for field in columns:
+        if field.name not in there:
+            arrays.append(pa.nulls(rows.num_rows, field.type))
+            continue
+        column = rows.column(there[field.name])
+        try:
+            arrays.append(column if column.type == field.type else _as_type(column, field.type))
+        except (TypeError, pa.ArrowInvalid) as wrong:
+            detail = f": {wrong}" if isinstance(wrong, pa.ArrowInvalid) else ""
+            raise SourceError(
+                f"Column {field.name!r} of {uri} is {column.type}, but the source has it as {field.type}{detail}. "
+                f"Write the file in that type, or give the source a wider one with schema=."
+            ) from wrong
+    return pa.table(arrays, schema=columns)
+
+
+def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return pa.chunked_array([_array_as_type(chunk, kind) for chunk in column.chunks], kind)
+
+
+def _array_as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Values in another type that holds them all; TypeError if the types mean different things."""
+    if array.type == kind:
+        return array
+    if pa.types.is_run_end_encoded(array.type) or pa.types.is_dictionary(array.type):
+        return _array_as_type(array.cast(array.type.value_type), kind)
+    if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
+        names = [field.name for field in array.type]
+        parts = [
+            _array_as_type(array.field(names.index(field.name)), field.type)
+            if field.name in names
+            else pa.nulls(len(array), field.type)
+            for field in kind
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+    if not _widens(array.type, kind):
+        raise TypeError(kind)
+    return array.cast(kind)
+
+
+def _widens(held: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether values of a type are values of another, by what they mean."""
+    families: list[Callable[[pa.DataType], bool]] = [
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_decimal,
+        lambda each: pa.types.is_string(each) or pa.types.is_large_string(each) or pa.types.is_string_view(each),
+        lambda each: any(test(each) for test in _BINARIES),
+        pa.types.is_date,
+        lambda each: pa.types.is_timestamp(each) and each.tz is None,
+        lambda each: pa.types.is_timestamp(each) and each.tz is not None,
+        lambda each: pa.types.is_list(each) or pa.types.is_large_list(each) or pa.types.is_fixed_size_list(each),
+        pa.types.is_map,
+    ]
+    if pa.types.is_null(held) or any(family(held) and family(kind) for family in families):
+        return True
+    number = pa.types.is_integer(held)
+    return bool(number and (pa.types.is_decimal(kind) or (kind == pa.float64() and held.bit_width <= 32)))
+
+
+_BINARIES = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_binary_view,
+)
