@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.core.errors import ConfigError, FlowError
+from penstock.core.files import Path
 from penstock.core.rows import TIME
 from penstock.expressions.kinds import Value, check_condition, quoted
 from penstock.flow.failures import in_a_line
@@ -80,6 +81,25 @@ def where_pairs(rows: pa.Table, condition: str, sides: Sides) -> pa.Table:
         return sides["lr".index(side)][names[side].find(parts[1])], parts[2:]
 
     return _kept(rows, _Columns(rows), condition, find)
+
+
+def paths(expression: str, columns: pa.Schema) -> set[Path]:
+    """The columns, and fields of structs, that an expression names.
+
+    >>> sorted(paths("s.a + n", pa.schema({"s": pa.struct({"a": pa.int64(), "b": pa.int64()}), "n": pa.int64()})))
+    [('n',), ('s', 'a')]
+    """
+    from sqlglot import exp
+
+    known, tree = _Columns(columns.empty_table()), _parsed(expression)
+    named: set[Path] = set()
+    for node in tree.find_all(exp.Column):
+        parts = [part.name for part in node.parts if not isinstance(part, exp.Star)]
+        if parts:
+            column, fields = known.find(parts)
+            named.add((column, *known.fields(column, fields)))
+    stars = [star for star in tree.find_all(exp.Star) if not isinstance(star.parent, exp.Column)]
+    return named | {(name,) for name in known.names} if stars else named
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +169,7 @@ class _Columns:
         """The column of a dotted name, and the fields in it."""
         return self._known.find(parts[0]), parts[1:]
 
-    def _fields(self, column: str, names: Sequence[str]) -> Iterator[str]:
+    def fields(self, column: str, names: Sequence[str]) -> Iterator[str]:
         """The fields of a column that names, one in the other, mean."""
         kind, path = self._rows.schema.field(column).type, column
         for name in names:
@@ -190,7 +210,7 @@ class _Columns:
                 return node
             column, fields = find(parts)
             needs.add(column)
-            inside = (self.inside[column], *self._fields(column, fields))
+            inside = (self.inside[column], *self.fields(column, fields))
             meant_by_names.append(inside)
             names = [exp.to_identifier(name, quoted=True) for name in inside]
             if star:

@@ -13,6 +13,7 @@ from penstock.core.budget import parse_bytes, show_bytes
 from penstock.core.checks import is_number
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, FlowError, PenstockError
+from penstock.core.files import Format
 from penstock.core.master import Freshness, TableSource
 from penstock.core.progress import NoPromise, Policy, Punctuated
 from penstock.core.rows import RESERVED
@@ -169,6 +170,96 @@ class Flow(abc.ABC):
         self._streams[label] = stream
         return stream
 
+    def parquet(
+        self,
+        path: Any,
+        time: str,
+        *,
+        schema: pa.Schema | None = None,
+        progress: Policy | None = None,
+        name: str | None = None,
+        max_files: int | None = None,
+        max_bytes: int | None = None,
+    ) -> Stream:
+        """Take rows from Parquet files, those of a folder and new ones as they come; see `source` for the rest.
+
+        Arrow reads the columns that the flow needs, and nothing else. Columns are those of the first file, unless a
+        `schema` names them; a column that a file lacks is null in its rows. On Spark, a source of files is faster than
+        a DataFrame of the same. An epoch takes all new files, or at most `max_files`, or about `max_bytes` of them.
+
+        >>> import tempfile, penstock as pk, pyarrow.parquet as pq
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"ts": [1, 2], "item": ["a", "b"]}), f"{folder}/0.parquet")
+        >>> flow = pk.LocalFlow()
+        >>> rows = flow.parquet(folder, time="ts").where("item = 'b'").to_memory()
+        >>> _ = flow.run()
+        >>> rows.table().to_pylist()
+        [{'ts': 2, 'item': 'b'}]
+        """
+        return self._file_source("parquet", path, time, schema, progress, name, max_files, max_bytes)
+
+    def arrow(
+        self,
+        path: Any,
+        time: str,
+        *,
+        schema: pa.Schema | None = None,
+        progress: Policy | None = None,
+        name: str | None = None,
+        max_files: int | None = None,
+        max_bytes: int | None = None,
+    ) -> Stream:
+        """Take rows from files of Arrow's IPC format (Feather), with or without a footer; see `parquet`."""
+        return self._file_source("arrow", path, time, schema, progress, name, max_files, max_bytes)
+
+    def csv(
+        self,
+        path: Any,
+        time: str,
+        *,
+        schema: pa.Schema | None = None,
+        progress: Policy | None = None,
+        name: str | None = None,
+        max_files: int | None = None,
+        max_bytes: int | None = None,
+    ) -> Stream:
+        """Take rows from CSV files, whose first line names the columns; see `parquet`.
+
+        A field without a character is null, and a text in quotes is not. Without a `schema` the first file tells types.
+        """
+        return self._file_source("csv", path, time, schema, progress, name, max_files, max_bytes)
+
+    def json(
+        self,
+        path: Any,
+        time: str,
+        *,
+        schema: pa.Schema | None = None,
+        progress: Policy | None = None,
+        name: str | None = None,
+        max_files: int | None = None,
+        max_bytes: int | None = None,
+    ) -> Stream:
+        """Take rows from files with a JSON object on each line; see `parquet`. Fields not in the schema are ignored."""
+        return self._file_source("json", path, time, schema, progress, name, max_files, max_bytes)
+
+    def _file_source(
+        self,
+        kind: Format,
+        path: Any,
+        time: str,
+        schema: pa.Schema | None,
+        progress: Policy | None,
+        name: str | None,
+        max_files: int | None,
+        max_bytes: int | None,
+    ) -> Stream:
+        if schema is not None and not isinstance(schema, pa.Schema):
+            raise ConfigError(
+                f"schema={schema!r} is not a pyarrow.Schema. Write schema=pa.schema({{'ts': pa.timestamp('us')}})."
+            )
+        return self.source(self._files(kind, path, schema, max_files, max_bytes), time, progress, name)
+
     def sql(
         self,
         query: str,
@@ -228,6 +319,12 @@ class Flow(abc.ABC):
     @abc.abstractmethod
     def _columns_of(self, data: Any) -> pa.Schema:
         """The columns of a source."""
+
+    @abc.abstractmethod
+    def _files(
+        self, kind: Format, path: Any, schema: pa.Schema | None, max_files: int | None, max_bytes: int | None
+    ) -> Any:
+        """Files as the data of a source."""
 
     @abc.abstractmethod
     def _selected(self, node: Node, expressions: Sequence[Any]) -> tuple[pa.Schema, bool]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.core.budget import parse_bytes
 from penstock.core.errors import ConfigError, FlowError
+from penstock.core.files import Format
 from penstock.core.master import Freshness, TableSource
 from penstock.core.progress import Policy
 from penstock.expressions import evaluate
@@ -22,6 +23,7 @@ from penstock.flow.sinks import ParquetSink
 from penstock.flow.stream import Stream
 from penstock.kernels.plain import plain_columns
 from penstock.local.query import LocalQuery
+from penstock.storage.scans import epochs_of, files_of
 from penstock.storage.tables.reading import read_table
 
 _SMALLEST_SHARE = 1_000
@@ -142,6 +144,12 @@ class LocalFlow(Flow):
             f"A local flow reads Arrow tables, but this source is a {type(data).__name__}. "
             f"Give a pyarrow.Table, or some of them in a list or a generator, one per epoch."
         )
+
+    def _files(
+        self, kind: Format, path: Any, schema: pa.Schema | None, max_files: int | None, max_bytes: int | None
+    ) -> _Feed:
+        files = files_of(kind, path, schema, max_files, max_bytes)
+        return _Feed(files.columns, epochs_of(files))
 
     def _selected(self, node: Node, expressions: Sequence[Any]) -> tuple[pa.Schema, bool]:
         return evaluate.select(node.columns.empty_table(), expressions).schema, False

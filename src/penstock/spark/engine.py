@@ -9,11 +9,11 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.core.errors import CheckpointError
+from penstock.core.errors import BudgetError, CheckpointError
 from penstock.core.master import TableSource
 from penstock.core.operator import State
 from penstock.core.time import show_time
-from penstock.flow.graph import OperatorNode, SourceNode, sources_of
+from penstock.flow.graph import OperatorNode, sources_of
 from penstock.flow.report import EpochReport, OperatorReport
 from penstock.flow.sinks import Sink
 from penstock.runtime.course import Course
@@ -21,6 +21,7 @@ from penstock.runtime.records import ShardRecord
 from penstock.runtime.tracks import ended, followed, woken
 from penstock.spark.assembly import Assembly
 from penstock.spark.frames import EpochFrames
+from penstock.spark.here import EpochHere, columns_here
 from penstock.spark.inputs import check_inputs
 from penstock.spark.lateness import Counted
 from penstock.spark.tables import pinned_on_spark
@@ -42,6 +43,7 @@ class Engine:
         table = partial(self._pinned, begins=ledger.epoch < 0)
         self.course = Course(sinks, memory, self._count_slots(), ledger, table)
         self.assembly = Assembly.of(spark, sinks, checkpoint, self.course)
+        self._columns = columns_here(self.course, sinks)
         self._run_id = uuid.uuid4().hex[:8]
         self._old: Ledger | None = None
         self.trigger: float | None = None
@@ -51,11 +53,6 @@ class Engine:
     def ledger(self) -> Ledger:
         """What the last epoch left."""
         return self.course.ledger
-
-    @property
-    def scanned(self) -> list[SourceNode]:
-        """The sources as Spark reads them, one for each scan, in the order by which its offsets know them."""
-        return [branch.edge.root for branch in self.assembly.scans if isinstance(branch.edge.root, SourceNode)]
 
     def next_plan(self, epoch: int, now: int, end: bool) -> Plan:
         """What to do in an epoch: as planned before if an earlier attempt was, else from what is known now."""
@@ -109,8 +106,7 @@ class Engine:
         begun = clock.perf_counter()
         self.course.tasks = self._count_slots()
         plan = self.next_plan(epoch, clock.time_ns() // 1000, end)
-        frames = EpochFrames(self.assembly, plan, f"{epoch:08d}-{self._run_id}")
-        seen = frames.deliver(batch)
+        frames, seen = self._attempt(plan, batch)
         ledger, operators = self._settle(plan, frames, seen)
         self.checkpoint.commit(ledger)
         self._clean(ledger, frames.attempt)
@@ -128,6 +124,19 @@ class Engine:
             operators=operators,
         )
 
+    def _attempt(self, plan: Plan, batch: DataFrame | None) -> tuple[EpochFrames | EpochHere, dict[str, Counted]]:
+        """Run what is planned: where the driver is if that can be, and with tasks if it takes too much memory there."""
+        attempt = f"{plan.epoch:08d}-{self._run_id}"
+        files = self.assembly.files(plan.epoch, plan.end)
+        if not isinstance(self._columns, str) and len(files) == len(self.course.sources):
+            here = EpochHere(self.assembly, plan, attempt, files, self._columns)
+            try:
+                return here, here.deliver()
+            except BudgetError:
+                self.checkpoint.forget(attempt, [node.name for node in self.course.operators])
+        frames = EpochFrames(self.assembly, plan, attempt, files)
+        return frames, frames.deliver(batch)
+
     def _count_slots(self) -> int:
         return max(1, int(self._spark.sparkContext.defaultParallelism))
 
@@ -141,7 +150,7 @@ class Engine:
         return table
 
     def _settle(
-        self, plan: Plan, frames: EpochFrames, seen: Mapping[str, Counted]
+        self, plan: Plan, frames: EpochFrames | EpochHere, seen: Mapping[str, Counted]
     ) -> tuple[Ledger, dict[str, OperatorReport]]:
         """The version this epoch leaves, from what its shards staged."""
         states: dict[str, tuple[State, ...]] = {}

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from py4j.protocol import Py4JNetworkError
+from pyspark.sql import DataFrame
 
 from penstock.core import errors
 from penstock.core.errors import FlowError, PenstockError, SinkError, SourceError
@@ -178,7 +179,8 @@ def _reader(text: str, sources: Sequence[SourceNode]) -> str:
     path = _file(text)
     if path is not None and len(sources) > 1:
         folder = str(path.parent)
-        sources = [node for node in sources if folder in node.data._jdf.queryExecution().toString()] or sources
+        frames = [node for node in sources if isinstance(node.data, DataFrame)]
+        sources = [node for node in frames if folder in node.data._jdf.queryExecution().toString()] or sources
     return _names(sources)
 
 

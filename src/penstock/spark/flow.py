@@ -12,11 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core.budget import parse_bytes, show_bytes
 from penstock.core.errors import CheckpointError, ConfigError
+from penstock.core.files import Format
 from penstock.core.master import Freshness, TableSource
 from penstock.flow.flow import Flow, read_trigger
 from penstock.flow.graph import Node, OperatorNode, Pairs, SelectNode
 from penstock.flow.sinks import ParquetSink, Sink, operators_needed
 from penstock.spark.engine import Engine
+from penstock.spark.file_stream import FileStream
 from penstock.spark.inputs import folders_read
 from penstock.spark.layout import where_pairs
 from penstock.spark.query import SparkQuery
@@ -28,6 +30,7 @@ from penstock.spark.types import arrow_columns
 from penstock.spark.use import CheckpointUse
 from penstock.spark.workers import check_workers, use_this_python
 from penstock.storage.files import folder_for, is_within, make_folder
+from penstock.storage.scans import files_of
 from penstock.storage.tables.reading import read_table
 from penstock.storage.versioned import Checkpoint
 
@@ -143,7 +146,7 @@ class SparkFlow(Flow):
             for sink in self._sinks:
                 if isinstance(sink, ParquetSink):
                     sink.refuse_results(names_in(self.spark, sink.path))
-        start = Start.of(self._sources, engine.scanned, engine.course.operators)
+        start = Start.of(self._sources, engine.assembly.scanned, engine.course.operators)
         start.follow(checkpoint, self._configs)
         checkpoint.vacuum()
         return engine
@@ -167,6 +170,11 @@ class SparkFlow(Flow):
     @property
     def _place(self) -> str:
         return f"flow on Spark, checkpoint {self.checkpoint!r}"
+
+    def _files(
+        self, kind: Format, path: Any, schema: pa.Schema | None, max_files: int | None, max_bytes: int | None
+    ) -> FileStream:
+        return FileStream(self.spark, files_of(kind, path, schema, max_files, max_bytes))
 
     def _columns_of(self, data: Any) -> pa.Schema:
         if not hasattr(data, "isStreaming"):

@@ -29,7 +29,7 @@ from penstock.spark.first_half import FirstHalf
 from penstock.spark.lateness import IN_TIME, LATE, LATENESS, REASON, Counted, counted, counters, in_time, judged, missed
 from penstock.spark.layout import TAG, TAG_TYPE, Edge, column_name, edges, tagged, through, untagged, where_pairs
 from penstock.spark.sinks import deliver, deliver_counted
-from penstock.spark.task import ShardTask, packed
+from penstock.spark.task import ShardTask
 from penstock.spark.types import col, long, nulls, run, shard_of, signed, time_as_long, union
 from penstock.spark.work import TURNED_AWAY
 from penstock.storage.versioned import Plan
@@ -41,8 +41,12 @@ _SCANS = 4
 class EpochFrames:
     """One attempt at an epoch: its DataFrames, each built once, and its bounds."""
 
-    def __init__(self, flow: Assembly, plan: Plan, attempt: str) -> None:
+    def __init__(
+        self, flow: Assembly, plan: Plan, attempt: str, files: Mapping[SourceNode, Sequence[str]] | None = None
+    ) -> None:
         self.attempt = attempt
+        self._files = files or {}
+        """What Arrow reads, by source."""
         self._flow = flow
         self._plan = plan
         self._course = flow.course
@@ -114,8 +118,12 @@ class EpochFrames:
         Whether a row is late is decided here and nowhere else.
         """
         parts = [] if batch is None else [batch]
+        for source, paths in self._files.items():
+            rows = source.data.rows(paths, self._course.tasks) if paths else None
+            ours = [branch for branch in self._layout.branches if branch.edge.root is source]
+            parts += [self._flow.tagged(branch, rows) for branch in ours if rows is not None]
         if self._plan.static:
-            static = [branch for branch in self._layout.branches if branch.from_source and not branch.streams]
+            static = [branch for branch in self._layout.branches if branch.from_frame and not branch.streams]
             parts += map(self._flow.tagged, static)
         if not parts:
             parts = [self._flow.spark.range(0).select(*self._flow.empty_columns())]
@@ -217,7 +225,7 @@ class EpochFrames:
 
     def _here(self, node: OperatorNode) -> DataFrame:
         """All shards of an operator in this process: its few rows are here, and tasks would cost more than they do."""
-        results = self._task(node, [], roll_call=False).here(self._first.few[node])
+        results = self._task(node, [], roll_call=False).partials_here(self._first.few[node])
         return self._flow.spark.createDataFrame(results, self._flow.schemas.of(node))
 
     def _bound(self, node: Node) -> Time:
@@ -254,24 +262,9 @@ class EpochFrames:
         return routed.mapInArrow(task, told if node.config.finds_late else columns)
 
     def _task(self, node: OperatorNode, inlets: Sequence[Inlet], roll_call: bool) -> ShardTask:
-        course, plan = self._course, self._plan
+        ports = [self._port(node, port) for port in range(len(node.inputs))]
         partials = [lane.schema for lane in self._first.lanes(node)]
-        config = course.config(node, plan)
-        return ShardTask(
-            operator=node.name,
-            config=config,
-            types=node.types,
-            inside=(*(types.inside for types in node.types), *partials),
-            inlets=tuple(inlets),
-            ports=tuple(self._port(node, port) for port in range(len(node.inputs))),
-            states=tuple(packed(state, listed=config.lists_pages) for state in course.held(node)),
-            shards=plan.shards,
-            share=course.share_of(node),
-            checkpoint=self._flow.checkpoint.uri,
-            epoch=plan.epoch,
-            attempt=self.attempt,
-            roll_call=roll_call,
-        )
+        return self._flow.shard_task(node, self._plan, ports, self.attempt, partials, inlets, roll_call)
 
     def _shares_a_stage(self, node: OperatorNode) -> bool:
         """Whether Spark may run an operator's tasks beside others in one stage: what it gives meets a union."""

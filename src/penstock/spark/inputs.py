@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core.errors import SourceError
 from penstock.flow.graph import SourceNode
+from penstock.spark.file_stream import FileStream
 from penstock.spark.session import exists
 from penstock.storage.files import is_within, local_path
 from penstock.storage.spark_log import SparkLog
@@ -47,8 +48,10 @@ def check_inputs(spark: SparkSession, sources: Sequence[SourceNode], log: SparkL
         raise SourceError.missing(epoch, gone)
 
 
-def folders_read(data: DataFrame) -> dict[str, bool]:
-    """The folders from which a DataFrame streams files, and whether it ignores files that are gone."""
+def folders_read(data: DataFrame | FileStream) -> dict[str, bool]:
+    """The folders from which a source streams files, and whether it ignores files that are gone."""
+    if isinstance(data, FileStream):
+        return {_PATTERN.sub("", data.files.path): False}
     leaves = data._jdf.queryExecution().analyzed().collectLeaves()
     relations = (leaves.apply(place) for place in range(leaves.size()))
     found = {}

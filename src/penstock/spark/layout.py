@@ -31,6 +31,7 @@ from penstock.flow.graph import (
     sources_of,
 )
 from penstock.flow.sinks import Sink
+from penstock.spark.file_stream import FileStream
 from penstock.spark.schemas import Schemas, expressions
 from penstock.spark.types import any_null, col, nulls, renamed, said_as_long, time_as_long, time_from_long
 
@@ -80,8 +81,14 @@ class Branch:
 
     @property
     def streams(self) -> bool:
-        """Whether they come from a source that goes on."""
-        return isinstance(self.edge.root, SourceNode) and self.edge.root.data.isStreaming
+        """Whether Spark streams them; it does not stream the rows of files that Arrow reads."""
+        root = self.edge.root
+        return isinstance(root, SourceNode) and self.from_frame and root.data.isStreaming
+
+    @property
+    def from_frame(self) -> bool:
+        """Whether they come from a DataFrame, and not from files that Arrow reads."""
+        return isinstance(self.edge.root, SourceNode) and not isinstance(self.edge.root.data, FileStream)
 
 
 @dataclass(frozen=True)
@@ -194,9 +201,8 @@ def through(edge: Edge, rows: DataFrame) -> DataFrame:
     return rows
 
 
-def with_time(source: SourceNode) -> DataFrame:
+def with_time(source: SourceNode, rows: DataFrame) -> DataFrame:
     """A source's rows with their event time, and their punctuation if it has any, as longs beside them."""
-    rows = source.data
     kinds = {field.name: field.dataType for field in rows.schema}
     added: list[Column] = [time_as_long(col(str(source.time)), kinds[str(source.time)]).alias(TIME)]
     if isinstance(source.progress, Punctuated) and source.progress.linear is not None:

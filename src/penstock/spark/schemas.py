@@ -16,6 +16,7 @@ from penstock.flow.graph import (
     StatementNode,
     UnionNode,
     WhereNode,
+    late_columns,
     sources_of,
 )
 from penstock.spark.types import col, spark_type
@@ -39,6 +40,10 @@ class Schemas:
         if node not in self._types:
             self._types[node] = {field.name: field.dataType for field in self.of(node)}
         return self._types[node]
+
+    def late(self, node: Node) -> st.StructType:
+        """The columns of a stream's late rows."""
+        return st.StructType([st.StructField(f.name, spark_type(f.type)) for f in late_columns(node)])
 
     def _derive(self, node: Node) -> st.StructType:
         if isinstance(node, SourceNode):

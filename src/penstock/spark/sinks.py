@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import shutil
+from collections.abc import Callable, Iterator
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql import types as st
 
 from penstock.core.errors import PenstockError
 from penstock.flow.graph import sources_of
@@ -13,7 +18,7 @@ from penstock.flow.sinks import ConsoleSink, ForeachSink, FormatSink, MemorySink
 from penstock.spark.failures import in_function, in_sink
 from penstock.spark.session import file_system
 from penstock.spark.types import arrow_columns
-from penstock.storage.files import sync_tree
+from penstock.storage.files import is_local, local_path, sync_tree
 
 
 def deliver(sink: Sink, rows: DataFrame, epoch: int) -> None:
@@ -31,6 +36,45 @@ def deliver_counted(sink: Sink, rows: DataFrame, epoch: int) -> int:
     count = Observation()
     deliver(sink, rows.observe(count, sf.count(sf.lit(1)).alias("rows")), epoch)
     return int(count.get["rows"])
+
+
+def deliver_tables(
+    spark: SparkSession, sink: Sink, tables: Iterator[pa.Table], schema: st.StructType, epoch: int
+) -> int:
+    """Hand a sink an epoch's rows that are here, piece by piece; how many there were."""
+    try:
+        if isinstance(sink, ParquetSink) and is_local(sink.path):
+            return _parquet_here(sink, tables, arrow_columns(schema), epoch)
+        whole = pa.concat_tables([arrow_columns(schema).empty_table(), *tables])
+        if isinstance(sink, MemorySink):
+            sink.epochs[epoch] = whole
+        else:
+            _write(sink, spark.createDataFrame(whole, schema), epoch)
+        return int(whole.num_rows)
+    except PenstockError:
+        raise
+    except Exception as failure:
+        raise in_sink(failure, epoch, sink, sources_of(sink.node)) from failure
+
+
+def _parquet_here(sink: ParquetSink, tables: Iterator[pa.Table], columns: pa.Schema, epoch: int) -> int:
+    """Write beside, then rename, as with Spark: an epoch without rows leaves no folder, but the first the schema."""
+    path = local_path(sink.path) or sink.path
+    staging, final = f"{path}/_staging/epoch={epoch}", f"{path}/epoch={epoch}"
+    shutil.rmtree(staging, ignore_errors=True)
+    os.makedirs(staging)
+    rows = 0
+    with pq.ParquetWriter(f"{staging}/part-00000.parquet", columns) as writer:
+        for table in tables:
+            writer.write_table(table)
+            rows += table.num_rows
+    shutil.rmtree(final, ignore_errors=True)
+    if rows or epoch == 0:
+        os.rename(staging, final)
+        sync_tree(final)
+    else:
+        shutil.rmtree(staging)
+    return rows
 
 
 def _write(sink: Sink, rows: DataFrame, epoch: int) -> None:

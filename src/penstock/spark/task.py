@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
-import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -24,8 +23,8 @@ from penstock.core.operator import Arrivals as Order
 from penstock.core.operator import Operator, State
 from penstock.core.page_list import PageList
 from penstock.core.pages import clip_page
-from penstock.core.rows import RowType, hashes_of
-from penstock.kernels.route import hash_range, shard_of
+from penstock.core.rows import RowType
+from penstock.kernels.route import by_shard, hash_range, shard_of
 from penstock.runtime.records import ShardRecord
 from penstock.runtime.shard import PortBounds, run, settled
 from penstock.spark.allocator import TrimmedBudget, give_back, return_what_is_freed
@@ -73,15 +72,16 @@ class ShardTask:
         arrivals = Arrivals(self.inside, self.inlets, before, self.roll_call)
         yield from self._one(shard, lambda order, budget, work: arrivals.pieces(order, batches, budget, work))
 
-    def here(self, tables: Mapping[int, pa.Table]) -> pa.Table:
-        """Run all the shards in this process, over few rows that are here already, by port."""
-        batches = {port: _whole(table, self.inside[port]) for port, table in tables.items()}
-        places = {port: shard_of(hashes_of(rows), self.shards) for port, rows in batches.items()}
-        out: list[pa.RecordBatch] = []
+    def here(self, arrivals: Mapping[int, pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run all the shards in this process, one after the other, over the rows of each port."""
+        parts = {port: by_shard(rows, self.shards) for port, rows in arrivals.items()}
         for shard in range(self.shards):
-            mine = {port: np.flatnonzero(places[port] == shard) for port in batches}
-            rows = [(port, batches[port].take(pa.array(ours))) for port, ours in mine.items()]
-            out += self._one(shard, lambda _, budget, work, rows=rows: given(rows, budget, work))  # type: ignore[misc]
+            rows = [(port, mine[shard]) for port, mine in parts.items()]
+            yield from self._one(shard, lambda _, budget, work, rows=rows: given(rows, budget, work))  # type: ignore[misc]
+
+    def partials_here(self, tables: Mapping[int, pa.Table]) -> pa.Table:
+        """The same over few partials that came from Spark, by port."""
+        out = list(self.here({port: _whole(table, self.inside[port]) for port, table in tables.items()}))
         schema = self.config.output(self.types)
         # PySpark takes no list column that has no chunk at all, as one of no batches has.
         return pa.Table.from_batches(out, schema) if out else schema.empty_table()

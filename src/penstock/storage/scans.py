@@ -7,6 +7,7 @@ Anything else about its columns is an error that names the file. A file without 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -50,6 +51,19 @@ def read_file(files: Files, uri: str, columns: pa.Schema) -> Iterator[pa.Table]:
         raise SourceError(f"Input file {uri} is gone. Put it back and start the flow again.") from gone
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as wrong:
         raise SourceError(f"{uri} cannot be read as {files.format}: {wrong}") from wrong
+
+
+def epochs_of(files: Files) -> Iterator[pa.Table]:
+    """The rows of the files that are there now, an epoch after the other."""
+    system, _ = find_folder(files.path)
+    waiting = listed_files(files)
+    while waiting:
+        sizes = accumulate(system.get_file_info(path).size for path in waiting)
+        fit = sum(1 for size in sizes if files.max_bytes is None or size <= files.max_bytes)
+        count = min(max(1, fit), files.max_files or len(waiting))
+        some, waiting = waiting[:count], waiting[count:]
+        pieces = (piece for path in some for piece in read_file(files, path, files.columns))
+        yield pa.concat_tables([files.columns.empty_table(), *pieces])
 
 
 def listed_files(files: Files) -> list[str]:

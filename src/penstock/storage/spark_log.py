@@ -87,12 +87,16 @@ class SparkLog:
 
     def files(self, epoch: int) -> list[str]:
         """The URIs of the files that Spark gives `epoch`; of sources that are not folders it knows none."""
+        return [uri for uris in (self.files_by_place(epoch) or {}).values() for uri in uris]
+
+    def files_by_place(self, epoch: int) -> dict[int, list[str]] | None:
+        """The same by the place of their source in the query; None if the log does not reach back to the last epoch."""
         before = self._file_offsets(epoch - 1) if epoch else {}
         if before is None:
-            return []
+            return None
         after = self._file_offsets(epoch) or {}
         numbers = {place: range(before.get(place, -1) + 1, last + 1) for place, last in after.items()}
-        return [uri for place in numbers for uri in self._logged(place, numbers[place])]
+        return {place: self._logged(place, some) for place, some in numbers.items() if some}
 
     def ahead(self, epoch: int) -> int | None:
         """An epoch after `epoch` that Spark has as done, if there is one."""

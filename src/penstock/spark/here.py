@@ -1,0 +1,172 @@
+"""An epoch where the driver is: Arrow reads its files, and operators run over the rows without a Spark job.
+
+What an epoch leaves – pages, staged records, results – is what its tasks would leave, so that one may follow the other
+on the same state. It takes no more memory than a task: an epoch that turns out to need more is begun again with tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core.budget import Budget
+from penstock.core.errors import ConfigError
+from penstock.core.files import pruned
+from penstock.core.operator import Out
+from penstock.core.progress import Seen
+from penstock.core.rows import TIME, HashedBy
+from penstock.expressions import evaluate
+from penstock.expressions.needs import needed
+from penstock.flow.graph import Node, OperatorNode, SelectNode, SourceNode, WhereNode, walk
+from penstock.flow.report import OperatorReport
+from penstock.flow.sinks import Sink
+from penstock.kernels.xxhash import can_xxhash
+from penstock.runtime.course import Course
+from penstock.runtime.epoch import Epoch
+from penstock.runtime.shard import PortBounds
+from penstock.runtime.tracks import Tracks, followed
+from penstock.spark.assembly import Assembly
+from penstock.spark.lateness import Counted
+from penstock.spark.sinks import deliver_tables
+from penstock.spark.task import ShardTask
+from penstock.spark.work import TURNED_AWAY
+from penstock.storage.scans import read_file
+from penstock.storage.versioned import Plan
+
+ROWS_HERE = 4
+"""The part of a task's share that an epoch's rows, and results that wait for another operator, may take here."""
+
+MakeTask = Callable[[OperatorNode, Sequence[PortBounds]], ShardTask]
+
+
+class EpochHere:
+    """One attempt at an epoch without tasks of Spark."""
+
+    native: Sequence[OperatorNode] = ()
+
+    def __init__(
+        self,
+        flow: Assembly,
+        plan: Plan,
+        attempt: str,
+        files: Mapping[SourceNode, Sequence[str]],
+        columns: Mapping[SourceNode, pa.Schema],
+    ) -> None:
+        self.attempt = attempt
+        self._flow = flow
+        self._plan = plan
+        self._files = files
+        self._columns = columns
+        self._rows_out = 0
+        self.tracks: Tracks = plan.tracks
+        """How far the sources are, as operators are told."""
+
+    def deliver(self) -> dict[str, Counted]:
+        """Run every operator and hand every sink its rows; what each source showed comes back."""
+        course, epoch = self._flow.course, self._plan.epoch
+        workers = _Workers(self._flow, self._plan, self.attempt)
+        budget = Budget(course.share // ROWS_HERE)
+        pieces = {source: self._pieces(source) for source in self._files}
+        run = Epoch(course, self._plan, self._flow.sinks, pieces, workers, self._followed, budget)
+        self.tracks = run.tracks
+        delivered: set[Node] = set()
+        for sink in self._flow.sinks:
+            schema = self._flow.schemas.late(sink.node) if sink.emits == "late" else self._flow.schemas.of(sink.node)
+            tables = iter([run.late(sink.node)]) if sink.emits == "late" else map(_untimed, run.stream(sink.node))
+            rows = deliver_tables(self._flow.spark, sink, tables, schema, epoch)
+            if sink.emits == "results" and sink.node not in delivered:
+                self._rows_out += rows
+                delivered.add(sink.node)
+        for node in course.operators:
+            if node not in workers.ran:
+                run.rows(node)
+        return {
+            node.name: Counted(run.seen[node.name], run.late_in[node.name], run.timeless_in[node.name])
+            for node in course.sources
+        }
+
+    def followed(self, seen: Mapping[str, Counted]) -> Tracks:
+        """How far the sources are once this epoch's rows are in."""
+        return self._followed({name: counted.seen for name, counted in seen.items()})
+
+    def rows_out(self, operators: Mapping[str, OperatorReport], seen: Mapping[str, Counted]) -> int:
+        """How many rows the streams had that sinks take, each stream counted once."""
+        return self._rows_out
+
+    def _followed(self, seen: Mapping[str, Seen]) -> Tracks:
+        if self._plan.end:
+            return self._plan.tracks
+        return followed(self._flow.course.sources, self._plan.tracks, seen, self._plan.now)
+
+    def _pieces(self, source: SourceNode) -> Iterator[pa.Table]:
+        columns = self._columns[source]
+        for path in self._files[source]:
+            yield from read_file(source.data.files, path, columns)
+
+
+class _Workers:
+    """Runs the shards of operators one after the other, each with the memory of a task."""
+
+    hashed_by: HashedBy = "xxhash64"
+
+    def __init__(self, flow: Assembly, plan: Plan, attempt: str) -> None:
+        self._flow = flow
+        self._attempt = attempt
+        self.ran: set[OperatorNode] = set()
+
+    def work(
+        self, node: OperatorNode, plan: Plan, ports: Sequence[PortBounds], arrivals: Sequence[pa.RecordBatch]
+    ) -> Iterator[Out]:
+        """Run an epoch of an operator."""
+        self.ran.add(node)
+        task = self._flow.shard_task(node, plan, ports, self._attempt)
+        for rows in task.here(dict(enumerate(arrivals))):
+            if not node.config.finds_late:
+                yield Out("results", rows)
+                continue
+            late = rows.column(TURNED_AWAY)
+            plain = rows.drop_columns([TURNED_AWAY])
+            yield Out("results", plain.filter(pc.invert(late)))
+            yield Out("late", plain.filter(late))
+
+
+def columns_here(course: Course, sinks: Sequence[Sink]) -> dict[SourceNode, pa.Schema] | str:
+    """The columns to read of each source of a flow that can run here; else why it cannot.
+
+    It can if its expressions have the same meaning and types in process as on Spark, and its keys the same hashes.
+    """
+    for node in walk(*(sink.node for sink in sinks), *course.operators):
+        reason = _differs(node)
+        if reason is not None:
+            return reason
+    try:
+        return {source: pruned(source.columns, paths) for source, paths in needed(sinks, course.operators).items()}
+    except ConfigError as unknown:
+        return str(unknown)
+
+
+def _differs(node: Node) -> str | None:
+    """Why a step cannot be done here as on Spark; None if it can."""
+    try:
+        if isinstance(node, SelectNode):
+            made = evaluate.select(node.input.columns.empty_table(), node.expressions).schema
+            if made.types != node.columns.types or made.names != node.columns.names:
+                return f"select({', '.join(map(str, node.expressions))}) has other types in process"
+        elif isinstance(node, WhereNode):
+            evaluate.where(node.input.columns.empty_table(), node.condition)
+        elif isinstance(node, OperatorNode) and node.pairs is not None:
+            evaluate.where_pairs(node.columns.empty_table(), node.pairs.condition, node.pairs.sides)
+    except ConfigError as unknown:
+        return str(unknown)
+    if isinstance(node, OperatorNode):
+        for types in node.types:
+            for key in types.keys:
+                if not can_xxhash(types.columns.field(key).type):
+                    return f"{node.name} has a key of type {types.columns.field(key).type}, which Spark alone can hash"
+    return None
+
+
+def _untimed(rows: pa.Table) -> pa.Table:
+    return rows.drop_columns([TIME]) if TIME in rows.column_names else rows
