@@ -75,7 +75,7 @@ class EpochHere:
         for sink in self._flow.sinks:
             schema = self._flow.schemas.late(sink.node) if sink.emits == "late" else self._flow.schemas.of(sink.node)
             tables = iter([run.late(sink.node)]) if sink.emits == "late" else map(_untimed, run.stream(sink.node))
-            rows = deliver_tables(self._flow.spark, sink, tables, schema, epoch)
+            rows = deliver_tables(self._flow.spark, sink, tables, schema, epoch, budget)
             if sink.emits == "results" and sink.node not in delivered:
                 self._rows_out += rows
                 delivered.add(sink.node)
