@@ -18,7 +18,7 @@ from penstock.core.budget import Budget, ample
 from penstock.core.operator import Out
 from penstock.core.progress import Seen, Track
 from penstock.core.rows import TIME, HashedBy, with_times
-from penstock.core.time import TIME_MIN, Time, as_times, in_range
+from penstock.core.time import as_times
 from penstock.expressions import evaluate
 from penstock.flow.graph import (
     MISSED,
@@ -40,8 +40,10 @@ from penstock.flow.graph import (
 from penstock.flow.sinks import Sink
 from penstock.kernels.missed import missed
 from penstock.runtime.course import Course
-from penstock.runtime.entering import entering
+from penstock.runtime.entering import Entry
+from penstock.runtime.lateness import Judge, both
 from penstock.runtime.shard import PortBounds
+from penstock.runtime.steps import step
 from penstock.runtime.tracks import Tracks
 from penstock.storage.versioned import Plan
 
@@ -111,7 +113,7 @@ class Epoch:
             yield from self._results(node)
         elif isinstance(node, SelectNode | WhereNode):
             for piece in self.stream(node.input):
-                yield _step(node, piece)
+                yield step(node).of(piece)
         else:
             yield self.rows(node)
 
@@ -126,20 +128,19 @@ class Epoch:
 
     def _read(self, node: SourceNode, pieces: Iterable[pa.Table], ends: Sequence[Node]) -> Seen:
         """Take a source's rows piece by piece: what each of its `ends` needs of them, and what they show."""
-        seen = Seen()
+        seen, judge = Seen(), Judge.of(node, self._course.ledger.tracks.get(node.name, Track()))
         parts: dict[Node, list[pa.Table]] = {end: [] for end in ends}
         late: list[pa.Table] = []
         coming = iter(pieces)
         for given in chain([next(coming, node.columns.empty_table())], coming):
-            kept, left = self._split(node, given)
-            seen = Seen(
-                seen.rows + kept.num_rows,
-                max(seen.max_time, _largest(kept.column(TIME))),
-                max(seen.mark, _mark(node, given)),
-            )
+            split = judge.split(given)
+            seen = both(seen, split.seen)
+            self.rows_in[node.name] += given.num_rows
+            self.late_in[node.name] += split.below
+            self.timeless_in[node.name] += split.late.num_rows - split.below
             if node in self._keeps_late:
-                late.append(left)
-            made: dict[Node, pa.Table] = {node: kept}
+                late.append(_called_late(split.late, node, split.reasons))
+            made: dict[Node, pa.Table] = {node: split.kept}
             for end in ends:
                 part = _stated(end, given) if isinstance(end, StatementNode) else _through(end, made)
                 self._budget.charge(part.nbytes, f"rows of {node.name}")
@@ -149,26 +150,9 @@ class Epoch:
         self._done |= {end: pa.concat_tables(some) for end, some in parts.items()}
         return seen
 
-    def _split(self, node: SourceNode, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """A source's rows: those in time, and those late; a row at its bound is in time."""
-        times = as_times(rows.column(node.time))
-        usable = pc.fill_null(in_range(times, node.unit), fill_value=False)
-        bound = self._course.ledger.tracks.get(node.name, Track()).bound
-        late = pc.fill_null(pc.or_(pc.invert(usable), pc.less(times, bound)), fill_value=True)
-        self.rows_in[node.name] += rows.num_rows
-        timed = rows.append_column(TIME, times)
-        if not pc.any(late).as_py():
-            return timed, _called_late(rows.slice(0, 0), node, pa.array([], pa.string()))
-        missing = pc.is_null(rows.column(node.time)).combine_chunks()
-        reason = pc.if_else(missing, "no-time", pc.if_else(usable, "late", "out-of-range")).filter(late)
-        below = int(pc.sum(pc.equal(reason, "late")).as_py() or 0)
-        self.late_in[node.name] += below
-        self.timeless_in[node.name] += len(reason) - below
-        return timed.filter(pc.invert(late)), _called_late(rows.filter(late), node, reason)
-
     def _compute(self, node: Node) -> pa.Table:
         if isinstance(node, SelectNode | WhereNode):
-            return _step(node, self.rows(node.input))
+            return step(node).of(self.rows(node.input))
         if isinstance(node, UnionNode):
             return pa.concat_tables([self.rows(member).select([*node.columns.names, TIME]) for member in node.members])
         if isinstance(node, OperatorNode):
@@ -186,7 +170,7 @@ class Epoch:
         course, plan = self._course, self.plan
         after = course.after(node, plan, plan.tracks)
         ports = [PortBounds(*bounds) for bounds in zip(course.before(node), after, strict=True)]
-        arrivals = [entering(node, port, rows, self._workers.hashed_by) for port, rows in enumerate(given)]
+        arrivals = [Entry.of(node, port).enter(rows, self._workers.hashed_by) for port, rows in enumerate(given)]
         timed = [with_times(rows, bounds.before) for rows, bounds in zip(arrivals, ports, strict=True)]
         del given, arrivals
         turned_away: list[pa.RecordBatch] = []
@@ -211,19 +195,12 @@ class Epoch:
         self._late[source] = pa.concat_tables([self._late[source], _called_late(rows, source, reason)])
 
 
-def _step(node: SelectNode | WhereNode, rows: pa.Table) -> pa.Table:
-    """Rows after one stateless step."""
-    if isinstance(node, SelectNode):
-        return evaluate.select(rows, node.expressions)
-    return evaluate.where(rows, node.condition)
-
-
 def _through(node: Node, made: dict[Node, pa.Table]) -> pa.Table:
     """Rows after all stateless steps up to `node`; what is made on the way is remembered."""
     if node not in made:
         if not isinstance(node, SelectNode | WhereNode):
             raise TypeError(node)
-        made[node] = _step(node, _through(node.input, made))
+        made[node] = step(node).of(_through(node.input, made))
     return made[node]
 
 
@@ -305,13 +282,3 @@ def _widened(rows: pa.Table, columns: pa.Schema) -> pa.Table:
         for field in columns
     ]
     return pa.table(arrays, schema=columns)
-
-
-def _mark(node: SourceNode, rows: pa.Table) -> Time:
-    column = getattr(node.progress, "linear", None)
-    return TIME_MIN if column is None else _largest(as_times(rows.column(column)))
-
-
-def _largest(times: pa.Array | pa.ChunkedArray) -> Time:
-    top = pc.max(times).as_py()
-    return TIME_MIN if top is None else int(top)

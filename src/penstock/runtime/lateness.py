@@ -1,0 +1,79 @@
+"""Whether rows of a source are in time, late, or without a time that can be used; on Spark, `spark/lateness`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core.durations import TimeUnit
+from penstock.core.progress import Punctuated, Seen, Track
+from penstock.core.rows import TIME
+from penstock.core.time import TIME_MIN, Time, as_times, in_range
+from penstock.flow.graph import SourceNode
+
+
+class Split(NamedTuple):
+    """Some rows of a source, told apart."""
+
+    kept: pa.Table
+    """Those in time, with their time beside them."""
+    late: pa.Table
+    """The others, as they came."""
+    reasons: pa.ChunkedArray | pa.Array
+    """Why each of them is late."""
+    seen: Seen
+    """What they show."""
+
+    @property
+    def below(self) -> int:
+        """How many came below the bound."""
+        return int(pc.sum(pc.equal(self.reasons, "late")).as_py() or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """What decides whether rows are late: which column is their time, and the bound that an epoch began with."""
+
+    time: str
+    unit: TimeUnit
+    bound: Time
+    mark: str | None = None
+    """The column that holds punctuation of the whole source."""
+
+    @classmethod
+    def of(cls, node: SourceNode, track: Track) -> Judge:
+        """For the rows of a source that was so far when the epoch began."""
+        mark = node.progress.linear if isinstance(node.progress, Punctuated) else None
+        return cls(str(node.time), node.unit, track.bound, mark)
+
+    def split(self, rows: pa.Table) -> Split:
+        """Rows told apart; one at the bound is in time."""
+        column = rows.column(self.time)
+        times = as_times(column)
+        usable = pc.fill_null(in_range(times, self.unit), fill_value=False)
+        late = pc.fill_null(pc.or_(pc.invert(usable), pc.less(times, self.bound)), fill_value=True)
+        timed = rows.append_column(TIME, times)
+        mark = TIME_MIN if self.mark is None else _largest(as_times(rows.column(self.mark)))
+        if not pc.any(late).as_py():
+            return Split(timed, rows.slice(0, 0), pa.array([], pa.string()), _seen(timed, mark))
+        missing = pc.is_null(column).combine_chunks()
+        reasons = pc.if_else(missing, "no-time", pc.if_else(usable, "late", "out-of-range")).filter(late)
+        kept = timed.filter(pc.invert(late))
+        return Split(kept, rows.filter(late), reasons, _seen(kept, mark))
+
+
+def both(a: Seen, b: Seen) -> Seen:
+    """What two pieces of a source show together."""
+    return Seen(a.rows + b.rows, max(a.max_time, b.max_time), max(a.mark, b.mark))
+
+
+def _seen(kept: pa.Table, mark: Time) -> Seen:
+    return Seen(kept.num_rows, _largest(kept.column(TIME)), mark)
+
+
+def _largest(times: pa.Array | pa.ChunkedArray) -> Time:
+    top = pc.max(times).as_py()
+    return TIME_MIN if top is None else int(top)
