@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.expressions import evaluate
-from penstock.flow.graph import Node, SelectNode, WhereNode
+from penstock.flow.graph import Node, OperatorNode, SelectNode, SourceNode, UnionNode, WhereNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,20 @@ def step(node: SelectNode | WhereNode) -> Step:
     return Select(node.expressions) if isinstance(node, SelectNode) else Where(node.condition)
 
 
-def root_and_steps(node: Node) -> tuple[Node, tuple[Step, ...]]:
-    """Where a stream comes from, and the steps from there."""
-    steps: list[Step] = []
-    while isinstance(node, SelectNode | WhereNode):
-        steps.insert(0, step(node))
-        node = node.input
-    return node, tuple(steps)
+Way = tuple[SourceNode | OperatorNode, tuple[Step, ...]]
+"""Where rows come from, and the steps from there."""
+
+
+def ways_to(node: Node) -> list[Way]:
+    """The ways on which rows get to a stream: one, or one per member of a union."""
+    if isinstance(node, SourceNode | OperatorNode):
+        return [(node, ())]
+    if isinstance(node, SelectNode | WhereNode):
+        return [(root, (*steps, step(node))) for root, steps in ways_to(node.input)]
+    if isinstance(node, UnionNode):
+        columns = Select(tuple("`" + name.replace("`", "``") + "`" for name in node.columns.names))
+        return [(root, (*steps, columns)) for member in node.members for root, steps in ways_to(member)]
+    raise TypeError(node)
 
 
 def through(steps: tuple[Step, ...], rows: pa.Table) -> pa.Table:

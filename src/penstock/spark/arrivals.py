@@ -13,6 +13,7 @@ from penstock.core.budget import Budget
 from penstock.core.operator import Arrivals as Order
 from penstock.core.rows import times_of, with_times
 from penstock.core.time import TIME_MAX, Time
+from penstock.spark.blobs import opened
 from penstock.spark.spool import SortedSpool
 from penstock.spark.work import Work, taken
 from penstock.storage.fifo import SpillingQueue
@@ -46,6 +47,8 @@ class Arrivals:
     before: tuple[Time, ...]
     called: bool
     """Whether there are rows that are for no port."""
+    blobs: bool = False
+    """Whether rows come in blobs and not by inlets."""
 
     def pieces(self, order: Order, batches: Iterator[pa.RecordBatch], budget: Budget, work: Work) -> Pieces:
         """The rows of a task: as they come, unless something is gained by having seen them all."""
@@ -56,11 +59,11 @@ class Arrivals:
         """Arrivals as they come, port and rows, in pieces."""
         for piece in self._pieces(batches, work):
             with budget.hold(sum(batch.nbytes for part in piece for batch in part), "rows in flight"):
-                for inlet, part in zip(self.inlets, piece, strict=True):
+                for port, part in enumerate(piece):
                     if part:
                         with budget.hold(sum(batch.nbytes for batch in part), "gathering rows in flight"):
                             rows = taken(part)
-                        yield inlet.port, rows
+                        yield port, rows
                         del rows
 
     def _sorted(self, batches: Iterator[pa.RecordBatch], budget: Budget, work: Work) -> Pieces:
@@ -85,8 +88,8 @@ class Arrivals:
             memory = budget.limit // _QUEUE
             queues = [SpillingQueue(inside, spool, budget, memory, port) for port, inside in enumerate(self.inside)]
             for batch in work.waited(batches):
-                for inlet in self.inlets:
-                    queues[inlet.port].put(self._entering(inlet, batch))
+                for port, rows in self._entering(batch):
+                    queues[port].put(rows)
                 del batch
             while any(queue.rows for queue in queues):
                 heads = [times_of(queue.peek(1))[0] if queue.rows else TIME_MAX for queue in queues]
@@ -98,35 +101,37 @@ class Arrivals:
                 queue.close()
 
     def _pieces(self, batches: Iterator[pa.RecordBatch], work: Work) -> Iterator[list[list[pa.RecordBatch]]]:
-        """Arrivals by inlet, gathered until they fill a piece, which does not outlive its use."""
-        held: list[list[pa.RecordBatch]] = [[] for _ in self.inlets]
+        """Arrivals by port, gathered until they fill a piece, which does not outlive its use."""
+        held: list[list[pa.RecordBatch]] = [[] for _ in self.inside]
         size = 0
         for batch in work.waited(batches):
-            for inlet, part in zip(self.inlets, held, strict=True):
-                rows = self._entering(inlet, batch)
+            for port, rows in self._entering(batch):
                 if rows.num_rows:
-                    part.append(rows)
+                    held[port].append(rows)
                     size += rows.nbytes
                 del rows
             del batch
             if size >= work.piece:
                 yield held
-                held, size = [[] for _ in self.inlets], 0
+                held, size = [[] for _ in self.inside], 0
         if size:
             yield held
 
-    def _entering(self, inlet: Inlet, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of one inlet, in the columns its port expects; the types differ at most in a zone's name.
+    def _entering(self, batch: pa.RecordBatch) -> Pieces:
+        """The rows of a batch, by port; those that have lost their event time enter at the bound of their port."""
+        parts = opened(batch) if self.blobs else ((i.port, self._of_inlet(i, batch)) for i in self.inlets)
+        for port, rows in parts:
+            yield port, with_times(rows, self.before[port]) if rows.column(1).null_count else rows
 
-        Rows that have lost their event time enter at the bound of their port.
-        """
+    def _of_inlet(self, inlet: Inlet, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of one inlet, in the columns its port expects; the types differ at most in a zone's name."""
         schema = self.inside[inlet.port]
         columns = [batch.column(1).view(pa.uint64()), batch.column(2), *(batch.column(3 + n) for n in inlet.places)]
         cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)]
         rows = pa.RecordBatch.from_arrays(cast, schema=schema)
         if len(self.inlets) > 1 or self.called:
             rows = rows.take(pa.array(np.flatnonzero(batch.column(0).to_numpy() == inlet.tag)))
-        return with_times(rows, self.before[inlet.port]) if rows.column(1).null_count else rows
+        return rows
 
 
 def given(rows: list[tuple[int, pa.RecordBatch]], budget: Budget, work: Work) -> Pieces:

@@ -89,6 +89,7 @@ class Assembly:
         partials: Sequence[pa.Schema] = (),
         inlets: Sequence[Inlet] = (),
         roll_call: bool = False,
+        blobs: bool = False,
     ) -> ShardTask:
         """What runs a shard of an operator in an epoch; `partials` are the columns of its further ports."""
         config = self.course.config(node, plan)
@@ -106,6 +107,7 @@ class Assembly:
             epoch=plan.epoch,
             attempt=attempt,
             roll_call=roll_call,
+            blobs=blobs,
         )
 
     def empty_columns(self) -> list[Column]:

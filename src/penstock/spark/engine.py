@@ -7,13 +7,14 @@ import uuid
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core.errors import BudgetError, CheckpointError
 from penstock.core.master import TableSource
 from penstock.core.operator import State
 from penstock.core.time import show_time
-from penstock.flow.graph import OperatorNode, sources_of
+from penstock.flow.graph import OperatorNode, SourceNode, sources_of
 from penstock.flow.report import EpochReport, OperatorReport
 from penstock.flow.sinks import Sink
 from penstock.runtime.course import Course
@@ -24,8 +25,11 @@ from penstock.spark.frames import EpochFrames
 from penstock.spark.here import EpochHere, columns_here
 from penstock.spark.inputs import check_inputs
 from penstock.spark.lateness import Counted
+from penstock.spark.place import Placement
 from penstock.spark.tables import pinned_on_spark
+from penstock.spark.tasks import EpochTasks
 from penstock.storage.files import sync_tree
+from penstock.storage.scans import size_of
 from penstock.storage.versioned import Checkpoint, Ledger, Plan, state_from_json
 
 
@@ -43,7 +47,9 @@ class Engine:
         table = partial(self._pinned, begins=ledger.epoch < 0)
         self.course = Course(sinks, memory, self._count_slots(), ledger, table)
         self.assembly = Assembly.of(spark, sinks, checkpoint, self.course)
-        self._columns = columns_here(self.course, sinks)
+        self._columns: dict[SourceNode, pa.Schema] = {}
+        """What Arrow reads of each source, if it reads all that the flow needs."""
+        self.placement = self._placement()
         self._run_id = uuid.uuid4().hex[:8]
         self._old: Ledger | None = None
         self.trigger: float | None = None
@@ -66,6 +72,8 @@ class Engine:
             return planned
         versions = course.versions()
         before = self.ledger.tracks
+        nbytes = sum(size_of(path) for paths in self.assembly.files(epoch, end).values() for path in paths)
+        place, why = self.placement.choose(nbytes)
         plan = Plan(
             epoch,
             now,
@@ -79,6 +87,9 @@ class Engine:
             versions=versions,
             quotas={} if end else course.quotas(self.trigger),
             batch={} if end else offsets.batch(epoch),
+            place=place,
+            why=why,
+            nbytes=nbytes,
         )
         self.checkpoint.plan(plan)
         return plan
@@ -110,6 +121,7 @@ class Engine:
         ledger, operators = self._settle(plan, frames, seen)
         self.checkpoint.commit(ledger)
         self._clean(ledger, frames.attempt)
+        self.placement.learn(plan.place, plan.nbytes, clock.perf_counter() - begun)
         for node in frames.native:
             rows = sum(seen[source.name].seen.rows for source in sources_of(node))
             self.assembly.experience.saw_partials(node, rows, epoch)
@@ -125,17 +137,34 @@ class Engine:
         )
 
     def _attempt(self, plan: Plan, batch: DataFrame | None) -> tuple[EpochFrames | EpochHere, dict[str, Counted]]:
-        """Run what is planned: where the driver is if that can be, and with tasks if it takes too much memory there."""
+        """Run what is planned where it is planned; with tasks if it takes too much memory where the driver is."""
         attempt = f"{plan.epoch:08d}-{self._run_id}"
         files = self.assembly.files(plan.epoch, plan.end)
-        if not isinstance(self._columns, str) and len(files) == len(self.course.sources):
+        if plan.place == "driver":
             here = EpochHere(self.assembly, plan, attempt, files, self._columns)
             try:
                 return here, here.deliver()
             except BudgetError:
+                self.placement.did_not_fit(plan.nbytes)
                 self.checkpoint.forget(attempt, [node.name for node in self.course.operators])
+        if plan.place != "spark" and self.placement.blobs:
+            tasks = EpochTasks(self.assembly, plan, attempt, files, self._columns)
+            return tasks, tasks.deliver(batch)
         frames = EpochFrames(self.assembly, plan, attempt, files)
         return frames, frames.deliver(batch)
+
+    def _placement(self) -> Placement:
+        """How places are chosen for this flow: only if Arrow reads all of its sources there is a choice."""
+        sources = self.course.sources
+        if len(self.assembly.file_sources) < len(sources):
+            names = [source.name for source in sources if source not in self.assembly.file_sources]
+            return Placement(why_not=f"source {names[0]!r} is a DataFrame")
+        columns = columns_here(self.course, self.assembly.sinks)
+        if isinstance(columns, str):
+            return Placement(why_not=columns)
+        self._columns = columns
+        guarded = any(node.config.finds_late for node in self.course.operators)
+        return Placement(blobs=not guarded, tasks=self.course.tasks)
 
     def _count_slots(self) -> int:
         return max(1, int(self._spark.sparkContext.defaultParallelism))

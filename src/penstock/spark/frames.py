@@ -101,8 +101,7 @@ class EpochFrames:
             seen = self._with_turned_away(rows, counted(course.sources, counts.get))
             self._deliver_late(rows, seen)
         finally:
-            for kept in self._kept:
-                kept.unpersist()
+            self._let_go()
         return seen
 
     def followed(self, seen: Mapping[str, Counted]) -> Tracks:
@@ -333,6 +332,10 @@ class EpochFrames:
     def _gathered(self, rows: DataFrame, scans: int) -> DataFrame:
         """The epoch's rows in few partitions: there is one for each branch, and every scan has a task for each."""
         return rows.coalesce(max(1, _SCANS // scans) * self._course.tasks)
+
+    def _let_go(self) -> None:
+        for kept in self._kept:
+            kept.unpersist()
 
     def _keep(self, rows: DataFrame) -> DataFrame:
         self._kept.append(rows.persist())

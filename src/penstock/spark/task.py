@@ -63,13 +63,15 @@ class ShardTask:
     attempt: str
     roll_call: bool
     """Whether each shard got a row that tells it which it is: its task's number does not if its stage has others."""
+    blobs: bool = False
+    """Whether rows come in blobs."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the shard."""
         return_what_is_freed(self.share)
         shard, batches = self._called(batches) if self.roll_call else (TaskContext.get().partitionId(), batches)
         before = tuple(bounds.before for bounds in self.ports)
-        arrivals = Arrivals(self.inside, self.inlets, before, self.roll_call)
+        arrivals = Arrivals(self.inside, self.inlets, before, self.roll_call, self.blobs)
         yield from self._one(shard, lambda order, budget, work: arrivals.pieces(order, batches, budget, work))
 
     def here(self, arrivals: Mapping[int, pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -124,6 +126,8 @@ class ShardTask:
 
     def _called(self, batches: Iterator[pa.RecordBatch]) -> tuple[int, Iterator[pa.RecordBatch]]:
         first = next(batches)
+        if self.blobs:
+            return int(first.column(0)[0].as_py()), chain([first], batches)
         hashes = first.column(1).slice(0, 1).view(pa.uint64()).to_numpy()
         return int(shard_of(hashes, self.shards)[0]), chain([first], batches)
 

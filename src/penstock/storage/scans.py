@@ -7,6 +7,9 @@ Anything else about its columns is an error that names the file. A file without 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -21,7 +24,10 @@ from penstock.storage.files import find_folder, path_of
 _PIECE = 1 << 18
 """Rows that are read at a time, where the format allows it."""
 
-Read = Callable[[fs.FileSystem, str, pa.Schema], Iterator[pa.Table]]
+_SMALLEST = 1 << 10
+"""Fewer rows are not worth a call."""
+
+Read = Callable[[fs.FileSystem, str, pa.Schema, int | None], Iterator[pa.Table]]
 
 
 def files_of(
@@ -39,18 +45,57 @@ def files_of(
     )
 
 
-def read_file(files: Files, uri: str, columns: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of one of the files, in `columns`, which are some of its own."""
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """What one task reads at a time: a file, or one row group of it."""
+
+    path: str
+    nbytes: int
+    group: int | None = None
+
+
+def portions(files: Files, path: str) -> list[Portion]:
+    """The parts of a file that different tasks may read."""
+    system, place = find_folder(path)
+    size = size_of(path)
+    if files.format != "parquet" or not size:
+        return [Portion(path, size)]
+    with _told(files, path), _parquet_file(system, place) as file:
+        about = file.metadata
+        return [Portion(path, about.row_group(n).total_byte_size, n) for n in range(about.num_row_groups)]
+
+
+def read_file(
+    files: Files, uri: str, columns: pa.Schema, size: int | None = None, group: int | None = None
+) -> Iterator[pa.Table]:
+    """The rows of one of the files, in `columns`, which are some of its own, in pieces of about `size` bytes.
+
+    Of a Parquet file, only a row `group` may be asked for.
+    """
     system, path = find_folder(uri)
-    try:
+    with _told(files, uri):
         if system.get_file_info(path).size == 0:
             return
-        for piece in _READERS[files.format](system, path, columns):
+        read = partial(_read_parquet, group=group) if files.format == "parquet" else _READERS[files.format]
+        for piece in read(system, path, columns, size):
             yield _conformed(piece, columns, uri)
+
+
+@contextmanager
+def _told(files: Files, uri: str) -> Iterator[None]:
+    """Tell what is wrong with a file by an error that names it."""
+    try:
+        yield
     except FileNotFoundError as gone:
         raise SourceError(f"Input file {uri} is gone. Put it back and start the flow again.") from gone
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as wrong:
         raise SourceError(f"{uri} cannot be read as {files.format}: {wrong}") from wrong
+
+
+def size_of(path: str) -> int:
+    """The bytes of a file; none if it is gone, which reading it will tell."""
+    system, place = find_folder(path)
+    return int(system.get_file_info(place).size or 0)
 
 
 def epochs_of(files: Files) -> Iterator[pa.Table]:
@@ -105,16 +150,30 @@ def _parquet_file(system: fs.FileSystem, path: str) -> pq.ParquetFile:
     return pq.ParquetFile(source, memory_map=local, coerce_int96_timestamp_unit="us", pre_buffer=not local)
 
 
-def _read_parquet(system: fs.FileSystem, path: str, columns: pa.Schema) -> Iterator[pa.Table]:
+def _read_parquet(
+    system: fs.FileSystem, path: str, columns: pa.Schema, size: int | None, group: int | None = None
+) -> Iterator[pa.Table]:
     with _parquet_file(system, path) as file:
+        groups = range(file.num_row_groups) if group is None else [group]
         there = set(file.schema_arrow.names)
         leaves = [leaf for field in columns if field.name in there for leaf in _leaves(field.name, field.type)]
         if not leaves:
             # Only how many rows there are is known of a file that has none of the columns.
-            yield _of_length(file.metadata.num_rows)
+            yield _of_length(sum(file.metadata.row_group(number).num_rows for number in groups))
             return
-        for batch in file.iter_batches(batch_size=_PIECE, columns=leaves):
+        for batch in file.iter_batches(_rows_of(file.metadata, leaves, size), row_groups=groups, columns=leaves):
             yield pa.Table.from_batches([batch])
+
+
+def _rows_of(about: pq.FileMetaData, leaves: list[str], size: int | None) -> int:
+    """How many rows of some columns are about `size` bytes: what is encoded, and 8 bytes for each value."""
+    if size is None or not about.num_rows:
+        return _PIECE
+    wanted = set(leaves)
+    groups = [about.row_group(number) for number in range(about.num_row_groups)]
+    chunks = (group.column(place) for group in groups for place in range(group.num_columns))
+    encoded = sum(c.total_uncompressed_size for c in chunks if c.path_in_schema.removesuffix(".list.element") in wanted)
+    return int(min(_PIECE, max(_SMALLEST, size // (8 * len(leaves) + encoded // about.num_rows))))
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
@@ -126,7 +185,7 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
         yield path
 
 
-def _read_arrow(system: fs.FileSystem, path: str, columns: pa.Schema) -> Iterator[pa.Table]:
+def _read_arrow(system: fs.FileSystem, path: str, columns: pa.Schema, size: int | None) -> Iterator[pa.Table]:
     local = isinstance(system, fs.LocalFileSystem)
     with pa.memory_map(path) if local else system.open_input_file(path) as source:
         whole = source.read(6) == b"ARROW1"
@@ -138,7 +197,7 @@ def _read_arrow(system: fs.FileSystem, path: str, columns: pa.Schema) -> Iterato
                 yield pa.Table.from_batches([batch]).select(kept) if kept else _of_length(batch.num_rows)
 
 
-def _read_csv(system: fs.FileSystem, path: str, columns: pa.Schema) -> Iterator[pa.Table]:
+def _read_csv(system: fs.FileSystem, path: str, columns: pa.Schema, size: int | None) -> Iterator[pa.Table]:
     from pyarrow import csv
 
     convert = csv.ConvertOptions(
@@ -153,14 +212,13 @@ def _read_csv(system: fs.FileSystem, path: str, columns: pa.Schema) -> Iterator[
             yield pa.Table.from_batches([batch])
 
 
-def _read_json(system: fs.FileSystem, path: str, columns: pa.Schema) -> Iterator[pa.Table]:
+def _read_json(system: fs.FileSystem, path: str, columns: pa.Schema, size: int | None) -> Iterator[pa.Table]:
     from pyarrow import json
 
     parse = json.ParseOptions(explicit_schema=columns, unexpected_field_behavior="ignore")
-    with system.open_input_stream(path) as source:
-        rows = json.read_json(source, parse_options=parse)
-    for start in range(0, rows.num_rows, _PIECE):
-        yield rows.slice(start, _PIECE)
+    with system.open_input_stream(path) as source, json.open_json(source, parse_options=parse) as batches:
+        for batch in batches:
+            yield pa.Table.from_batches([batch])
 
 
 def _of_length(rows: int) -> pa.Table:

@@ -29,7 +29,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from penstock.core.errors import CheckpointError, LeaseError, StateError
 from penstock.core.operator import State
@@ -79,13 +79,32 @@ class Plan:
     """How often a shard of each lookup that sheds load may read its table."""
     batch: Batch = field(default_factory=dict)
     """What identifies the epoch's rows."""
+    place: Literal["driver", "tasks", "spark"] = "spark"
+    """Where it runs,"""
+    why: str = ""
+    """and why there."""
+    nbytes: int = 0
+    """The size of the files that it reads."""
 
     def to_json(self) -> dict[str, Any]:
         """For the checkpoint."""
         tracks = {name: track.to_json() for name, track in self.tracks.items()}
         plain = {
             name: getattr(self, name)
-            for name in ("epoch", "now", "shards", "static", "end", "methods", "versions", "quotas", "batch")
+            for name in (
+                "epoch",
+                "now",
+                "shards",
+                "static",
+                "end",
+                "methods",
+                "versions",
+                "quotas",
+                "batch",
+                "place",
+                "why",
+                "nbytes",
+            )
         }
         return {**plain, "tracks": tracks}
 
