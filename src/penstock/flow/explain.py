@@ -31,6 +31,8 @@ def explain(sinks: Sequence[Sink], report: Report, pilots: Pilots, memory: int, 
     """The plan of a flow as text, sinks first, each indented under what it feeds."""
     share = memory // slots
     lines = [f"{host}: {show_bytes(memory)} for all operators, {slots} tasks at a time, {show_bytes(share)} each"]
+    if report.epochs and report.epochs[-1].place:
+        lines.append(f"epoch {report.epochs[-1].epoch} ran {report.epochs[-1].place}")
     for sink in sinks:
         if sink.emits == "late":
             names = ", ".join(node.name for node in sources_of(sink.node))

@@ -63,6 +63,8 @@ class EpochReport:
     """Rows of the streams that sinks take, each stream counted once."""
     bounds: Mapping[str, str] = field(default_factory=dict)
     operators: Mapping[str, OperatorReport] = field(default_factory=dict)
+    place: str = ""
+    """Where it ran, if the host has a choice, and why there."""
 
     def __str__(self) -> str:
         """One line for a log."""

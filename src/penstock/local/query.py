@@ -133,7 +133,7 @@ class LocalQuery:
             seconds=clock.perf_counter() - begun,
             rows_in={node.name: epoch.rows_in[node.name] for node in course.sources},
             rows_out=sum(given.values()),
-            late={node.name: epoch.late_in[node.name] for node in course.sources},
+            late={node.name: epoch.late_in[node.name] + epoch.turned_away[node.name] for node in course.sources},
             no_time={node.name: epoch.timeless_in[node.name] for node in course.sources},
             bounds={node.name: show_time(epoch.tracks[node.name].bound, node.unit) for node in course.sources},
             operators=workers.reports,

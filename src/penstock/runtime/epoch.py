@@ -18,7 +18,7 @@ from penstock.core.budget import Budget, ample
 from penstock.core.operator import Out
 from penstock.core.progress import Seen, Track
 from penstock.core.rows import TIME, HashedBy, with_times
-from penstock.core.time import as_times
+from penstock.core.time import Time, as_times
 from penstock.expressions import evaluate
 from penstock.flow.graph import (
     MISSED,
@@ -85,11 +85,16 @@ class Epoch:
         self._budget = budget or ample()
         self._uses = _uses(sinks, course.operators)
         self._done: dict[Node, pa.Table] = {}
+        self._charged: Counter[Node] = Counter()
+        """What rows that are done were charged."""
+        self._ran: set[OperatorNode] = set()
         self._late: dict[SourceNode, pa.Table] = {}
         self._keeps_late = {source for sink in sinks if sink.emits == "late" for source in sources_of(sink.node)}
         self.rows_in: Counter[str] = Counter()
         self.late_in: Counter[str] = Counter()
-        """Rows that came below their source's bound, or were turned away."""
+        """Rows that came below their source's bound."""
+        self.turned_away: Counter[str] = Counter()
+        """Rows that are late only by what was said of their group."""
         self.timeless_in: Counter[str] = Counter()
         """Rows without a time, or with none that can be used."""
         ends = _ends(sinks, course.operators)
@@ -120,7 +125,8 @@ class Epoch:
     def late(self, node: Node) -> pa.Table:
         """The late rows of the sources of a stream."""
         for guard in guards_of(node):
-            self.rows(guard)
+            if guard not in self._ran:
+                self.rows(guard)
         columns = late_columns(node)
         return pa.concat_tables(
             [_widened(_missing(self._late[source], source, node), columns) for source in sources_of(node)]
@@ -143,12 +149,16 @@ class Epoch:
             made: dict[Node, pa.Table] = {node: split.kept}
             for end in ends:
                 part = _stated(end, given) if isinstance(end, StatementNode) else _through(end, made)
-                self._budget.charge(part.nbytes, f"rows of {node.name}")
+                self._charge(end, part, f"rows of {node.name}")
                 parts[end].append(part)
         if node in self._keeps_late:
             self._late[node] = pa.concat_tables(late)
         self._done |= {end: pa.concat_tables(some) for end, some in parts.items()}
         return seen
+
+    def _charge(self, node: Node, rows: pa.Table, what: str) -> None:
+        self._budget.charge(rows.nbytes, what)
+        self._charged[node] += rows.nbytes
 
     def _compute(self, node: Node) -> pa.Table:
         if isinstance(node, SelectNode | WhereNode):
@@ -158,37 +168,59 @@ class Epoch:
         if isinstance(node, OperatorNode):
             parts = []
             for part in self._results(node):
-                self._budget.charge(part.nbytes, f"results of {node.name}")
+                self._charge(node, part, f"results of {node.name}")
                 parts.append(part)
             return pa.concat_tables(parts) if parts else timed_results(node, node.columns.empty_table())
         raise TypeError(node)
 
     def _results(self, node: OperatorNode) -> Iterator[pa.Table]:
         """The results of an operator, as it makes them."""
+        if node in self._ran:
+            raise RuntimeError(f"{node.name} has run in this epoch")
+        self._ran.add(node)
         # All inputs first: what operators before this one hold, and their time, must not mix with its own.
-        given = [self.rows(part) for part in node.inputs]
+        for part in node.inputs:
+            self.rows(part)
         course, plan = self._course, self.plan
         after = course.after(node, plan, plan.tracks)
         ports = [PortBounds(*bounds) for bounds in zip(course.before(node), after, strict=True)]
-        arrivals = [Entry.of(node, port).enter(rows, self._workers.hashed_by) for port, rows in enumerate(given)]
-        timed = [with_times(rows, bounds.before) for rows, bounds in zip(arrivals, ports, strict=True)]
-        del given, arrivals
         turned_away: list[pa.RecordBatch] = []
-        for out in self._workers.work(node, plan, ports, timed):
-            if out.outlet == "late":
-                turned_away.append(out.rows)
-                continue
-            results = pa.Table.from_batches([out.rows], schema=node.columns)
-            if node.pairs is not None:
-                results = evaluate.where_pairs(results, node.pairs.condition, node.pairs.sides)
-            yield timed_results(node, results)
+        with self._budget.tab(f"rows that enter {node.name}") as charge:
+            arrivals = [self._entering(node, port, bounds.before, charge) for port, bounds in enumerate(ports)]
+            for out in self._workers.work(node, plan, ports, arrivals):
+                if out.outlet == "late":
+                    turned_away.append(out.rows)
+                    continue
+                results = pa.Table.from_batches([out.rows], schema=node.columns)
+                if node.pairs is not None:
+                    results = evaluate.where_pairs(results, node.pairs.condition, node.pairs.sides)
+                yield timed_results(node, results)
+            del arrivals
         if node.config.finds_late:
             self._turn_away(guarded_by(node), turned_away)
+
+    def _entering(self, node: OperatorNode, port: int, before: Time, charge: Callable[[int], None]) -> pa.RecordBatch:
+        """What enters a port; its rows are let go if nobody else takes them."""
+        part = node.inputs[port]
+        rows = self._taken(part)
+        entered = with_times(Entry.of(node, port).enter(rows, self._workers.hashed_by), before)
+        # They are cut by shard, which takes as much once more.
+        charge(2 * entered.nbytes)
+        return entered
+
+    def _taken(self, node: Node) -> pa.Table:
+        """The rows of a stream for one of those who take them; the last one need not share."""
+        rows = self.rows(node)
+        self._uses[node] -= 1
+        if not self._uses[node] and node in self._charged:
+            self._budget.release(self._charged.pop(node))
+            del self._done[node]
+        return rows
 
     def _turn_away(self, source: SourceNode, late: list[pa.RecordBatch]) -> None:
         """Rows of a source that are late by what was said of their group."""
         rows = pa.Table.from_batches(late, schema=source.columns)
-        self.late_in[source.name] += rows.num_rows
+        self.turned_away[source.name] += rows.num_rows
         if source not in self._keeps_late:
             return
         reason = pa.array(["late"] * rows.num_rows, pa.string())

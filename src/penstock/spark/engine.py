@@ -25,12 +25,15 @@ from penstock.spark.frames import EpochFrames
 from penstock.spark.here import EpochHere, columns_here
 from penstock.spark.inputs import check_inputs
 from penstock.spark.lateness import Counted
-from penstock.spark.place import Placement
+from penstock.spark.place import PLACES, Place, Placement
 from penstock.spark.tables import pinned_on_spark
 from penstock.spark.tasks import EpochTasks
 from penstock.storage.files import sync_tree
 from penstock.storage.scans import size_of
 from penstock.storage.versioned import Checkpoint, Ledger, Plan, state_from_json
+
+_NO_ROOM = "it needs more than the memory of one task"
+"""Why an epoch that was begun where the driver is ran elsewhere."""
 
 
 class Engine:
@@ -117,11 +120,12 @@ class Engine:
         begun = clock.perf_counter()
         self.course.tasks = self._count_slots()
         plan = self.next_plan(epoch, clock.time_ns() // 1000, end)
-        frames, seen = self._attempt(plan, batch)
+        ran, frames, seen = self._attempt(plan, batch)
         ledger, operators = self._settle(plan, frames, seen)
         self.checkpoint.commit(ledger)
         self._clean(ledger, frames.attempt)
-        self.placement.learn(plan.place, plan.nbytes, clock.perf_counter() - begun)
+        if ran == plan.place:
+            self.placement.learn(ran, plan.nbytes, clock.perf_counter() - begun)
         for node in frames.native:
             rows = sum(seen[source.name].seen.rows for source in sources_of(node))
             self.assembly.experience.saw_partials(node, rows, epoch)
@@ -134,24 +138,29 @@ class Engine:
             no_time={name: counted.no_time for name, counted in seen.items()},
             bounds={n.name: show_time(ledger.tracks[n.name].bound, n.unit) for n in self.course.sources},
             operators=operators,
+            place=f"{PLACES[ran]}: {plan.why}" if ran == plan.place else f"{PLACES[ran]}: {_NO_ROOM}",
         )
 
-    def _attempt(self, plan: Plan, batch: DataFrame | None) -> tuple[EpochFrames | EpochHere, dict[str, Counted]]:
+    def _attempt(
+        self, plan: Plan, batch: DataFrame | None
+    ) -> tuple[Place, EpochFrames | EpochHere, dict[str, Counted]]:
         """Run what is planned where it is planned; with tasks if it takes too much memory where the driver is."""
         attempt = f"{plan.epoch:08d}-{self._run_id}"
         files = self.assembly.files(plan.epoch, plan.end)
-        if plan.place == "driver":
+        place = self.placement.at_most(plan.place)
+        if place == "driver":
             here = EpochHere(self.assembly, plan, attempt, files, self._columns)
             try:
-                return here, here.deliver()
+                return place, here, here.deliver()
             except BudgetError:
                 self.placement.did_not_fit(plan.nbytes)
                 self.checkpoint.forget(attempt, [node.name for node in self.course.operators])
-        if plan.place != "spark" and self.placement.blobs:
+                place = self.placement.elsewhere
+        if place == "tasks":
             tasks = EpochTasks(self.assembly, plan, attempt, files, self._columns)
-            return tasks, tasks.deliver(batch)
+            return place, tasks, tasks.deliver(batch)
         frames = EpochFrames(self.assembly, plan, attempt, files)
-        return frames, frames.deliver(batch)
+        return place, frames, frames.deliver(batch)
 
     def _placement(self) -> Placement:
         """How places are chosen for this flow: only if Arrow reads all of its sources there is a choice."""

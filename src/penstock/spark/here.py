@@ -6,7 +6,8 @@ on the same state. It takes no more memory than a task: an epoch that turns out 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +22,7 @@ from penstock.expressions import evaluate
 from penstock.expressions.needs import needed
 from penstock.flow.graph import Node, OperatorNode, SelectNode, SourceNode, WhereNode, walk
 from penstock.flow.report import OperatorReport
-from penstock.flow.sinks import Sink
+from penstock.flow.sinks import MemorySink, ParquetSink, Sink
 from penstock.kernels.xxhash import can_xxhash
 from penstock.runtime.course import Course
 from penstock.runtime.epoch import Epoch
@@ -30,7 +31,6 @@ from penstock.runtime.tracks import Tracks, followed
 from penstock.spark.assembly import Assembly
 from penstock.spark.lateness import Counted
 from penstock.spark.sinks import deliver_tables
-from penstock.spark.task import ShardTask
 from penstock.spark.work import TURNED_AWAY
 from penstock.storage.scans import read_file
 from penstock.storage.versioned import Plan
@@ -38,7 +38,8 @@ from penstock.storage.versioned import Plan
 ROWS_HERE = 4
 """The part of a task's share that an epoch's rows, and results that wait for another operator, may take here."""
 
-MakeTask = Callable[[OperatorNode, Sequence[PortBounds]], ShardTask]
+READ_HERE = 16
+"""The part of it that is read of a file at a time."""
 
 
 class EpochHere:
@@ -67,25 +68,41 @@ class EpochHere:
         """Run every operator and hand every sink its rows; what each source showed comes back."""
         course, epoch = self._flow.course, self._plan.epoch
         workers = _Workers(self._flow, self._plan, self.attempt)
-        budget = Budget(course.share // ROWS_HERE)
+        self._budget = budget = Budget(course.share // ROWS_HERE)
         pieces = {source: self._pieces(source) for source in self._files}
         run = Epoch(course, self._plan, self._flow.sinks, pieces, workers, self._followed, budget)
         self.tracks = run.tracks
-        delivered: set[Node] = set()
-        for sink in self._flow.sinks:
-            schema = self._flow.schemas.late(sink.node) if sink.emits == "late" else self._flow.schemas.of(sink.node)
-            tables = iter([run.late(sink.node)]) if sink.emits == "late" else map(_untimed, run.stream(sink.node))
-            rows = deliver_tables(self._flow.spark, sink, tables, schema, epoch, budget)
-            if sink.emits == "results" and sink.node not in delivered:
-                self._rows_out += rows
-                delivered.add(sink.node)
+        again = [sink for sink in self._flow.sinks if sink.delivery == "exactly once"]
+        once = [sink for sink in self._flow.sinks if sink not in again]
+        # What may not be delivered twice is computed first and delivered last: the memory may turn out to be too small.
+        held = {sink: list(self._tables(run, sink)) for sink in once}
+        rows_out = {sink: deliver_tables(self._flow, sink, self._tables(run, sink), epoch) for sink in again}
         for node in course.operators:
             if node not in workers.ran:
                 run.rows(node)
+        rows_out |= {sink: deliver_tables(self._flow, sink, iter(held.pop(sink)), epoch) for sink in once}
+        self._rows_out = sum({s.node: rows for s, rows in rows_out.items() if s.emits == "results"}.values())
         return {
-            node.name: Counted(run.seen[node.name], run.late_in[node.name], run.timeless_in[node.name])
+            node.name: Counted(
+                run.seen[node.name],
+                run.late_in[node.name],
+                run.timeless_in[node.name],
+                run.turned_away[node.name],
+            )
             for node in course.sources
         }
+
+    def _tables(self, run: Epoch, sink: Sink) -> Iterator[pa.Table]:
+        """What a sink takes; rows that it takes whole are charged."""
+        if sink.emits == "late":
+            yield run.late(sink.node)
+            return
+        whole = not isinstance(sink, ParquetSink | MemorySink) and getattr(sink, "name", None) != "noop"
+        for rows in run.stream(sink.node):
+            plain = rows.drop_columns([TIME]) if TIME in rows.column_names else rows
+            if whole:
+                self._budget.charge(plain.nbytes, f"rows for sink {sink}")
+            yield plain
 
     def followed(self, seen: Mapping[str, Counted]) -> Tracks:
         """How far the sources are once this epoch's rows are in."""
@@ -103,7 +120,7 @@ class EpochHere:
     def _pieces(self, source: SourceNode) -> Iterator[pa.Table]:
         columns = self._columns[source]
         for path in self._files[source]:
-            yield from read_file(source.data.files, path, columns)
+            yield from read_file(source.data.files, path, columns, self._flow.course.share // READ_HERE)
 
 
 class _Workers:
@@ -122,6 +139,8 @@ class _Workers:
         """Run an epoch of an operator."""
         self.ran.add(node)
         task = self._flow.shard_task(node, plan, ports, self._attempt)
+        # What an epoch's rows may take here is not for the shard.
+        task = replace(task, share=task.share - self._flow.course.share // ROWS_HERE)
         for rows in task.here(dict(enumerate(arrivals))):
             if not node.config.finds_late:
                 yield Out("results", rows)
@@ -166,7 +185,3 @@ def _differs(node: Node) -> str | None:
                 if not can_xxhash(types.columns.field(key).type):
                     return f"{node.name} has a key of type {types.columns.field(key).type}, which Spark alone can hash"
     return None
-
-
-def _untimed(rows: pa.Table) -> pa.Table:
-    return rows.drop_columns([TIME]) if TIME in rows.column_names else rows

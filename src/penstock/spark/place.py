@@ -6,10 +6,18 @@ epochs run there, and large ones in tasks as soon as they are faster or do not f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 Place = Literal["driver", "tasks", "spark"]
+
+PLACES: Mapping[Place, str] = {
+    "driver": "where the driver is",
+    "tasks": "in tasks that read its files",
+    "spark": "in tasks that get their rows from Spark",
+}
+"""In words."""
 
 _FIXED = 0.25
 """Seconds that an epoch in tasks takes before its first row, until that is measured."""
@@ -40,19 +48,27 @@ class Placement:
     _there: float | None = None
     """and in tasks."""
 
+    @property
+    def elsewhere(self) -> Place:
+        """Where an epoch runs that does not run where the driver is."""
+        return "tasks" if self.blobs and self.why_not is None else "spark"
+
+    def at_most(self, place: Place) -> Place:
+        """A place that was planned, or the next one if the flow as it is now cannot run there."""
+        return place if place == "spark" or (place == "driver" and self.why_not is None) else self.elsewhere
+
     def choose(self, nbytes: int) -> tuple[Place, str]:
         """Where an epoch with so many bytes of files is to run, and why."""
         if self.why_not is not None:
             return "spark", self.why_not
-        elsewhere: Place = "tasks" if self.blobs else "spark"
         if nbytes > self._most:
-            return elsewhere, f"{nbytes:,} bytes of files do not fit the memory of one task"
+            return self.elsewhere, f"{nbytes:,} bytes of files do not fit the memory of one task"
         if self._here is None:
             return "driver", "no epoch has been measured yet"
         here, there = nbytes * self._here, self._predicted(nbytes)
         if here <= there:
             return "driver", f"{here:.2f} s are predicted there, {there:.2f} s in tasks"
-        return elsewhere, f"{there:.2f} s are predicted there, {here:.2f} s where the driver is"
+        return self.elsewhere, f"{there:.2f} s are predicted there, {here:.2f} s where the driver is"
 
     def learn(self, place: Place, nbytes: int, seconds: float) -> None:
         """An epoch took so long."""

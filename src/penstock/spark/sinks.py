@@ -10,12 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql import types as st
 
-from penstock.core.budget import Budget
 from penstock.core.errors import PenstockError
 from penstock.flow.graph import sources_of
 from penstock.flow.sinks import ConsoleSink, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
+from penstock.spark.assembly import Assembly
 from penstock.spark.failures import in_function, in_sink
 from penstock.spark.session import file_system
 from penstock.spark.types import arrow_columns
@@ -39,36 +38,24 @@ def deliver_counted(sink: Sink, rows: DataFrame, epoch: int) -> int:
     return int(count.get["rows"])
 
 
-def deliver_tables(
-    spark: SparkSession, sink: Sink, tables: Iterator[pa.Table], schema: st.StructType, epoch: int, budget: Budget
-) -> int:
-    """Hand a sink an epoch's rows that are here, piece by piece; how many there were.
-
-    Sinks that take them whole get them so; what that takes is charged to `budget`.
-    """
+def deliver_tables(flow: Assembly, sink: Sink, tables: Iterator[pa.Table], epoch: int) -> int:
+    """Hand a sink an epoch's rows that are here, piece by piece; how many there were."""
+    schema = flow.schemas.late(sink.node) if sink.emits == "late" else flow.schemas.of(sink.node)
     try:
         if isinstance(sink, ParquetSink) and is_local(sink.path):
             return _parquet_here(sink, tables, arrow_columns(schema), epoch)
         if isinstance(sink, FormatSink) and sink.name == "noop":
             return sum(table.num_rows for table in tables)
-        if not isinstance(sink, MemorySink):
-            tables = _charged(tables, budget)
         whole = pa.concat_tables([arrow_columns(schema).empty_table(), *tables])
         if isinstance(sink, MemorySink):
             sink.epochs[epoch] = whole
         else:
-            _write(sink, spark.createDataFrame(whole, schema), epoch)
+            _write(sink, flow.spark.createDataFrame(whole, schema), epoch)
         return int(whole.num_rows)
     except PenstockError:
         raise
     except Exception as failure:
         raise in_sink(failure, epoch, sink, sources_of(sink.node)) from failure
-
-
-def _charged(tables: Iterator[pa.Table], budget: Budget) -> Iterator[pa.Table]:
-    for table in tables:
-        budget.charge(table.nbytes, "results for a sink")
-        yield table
 
 
 def _parquet_here(sink: ParquetSink, tables: Iterator[pa.Table], columns: pa.Schema, epoch: int) -> int:
