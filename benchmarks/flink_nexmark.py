@@ -1,9 +1,9 @@
 """Nexmark's queries in Flink SQL; runs in the peers' environment (``make bench-peers``).
 
-Reads ``<directory>/*.csv`` (the columns of `SOURCE`; no header; one file per source task, in arrival order). For each
-query it prints a line of JSON: ``{"query": …, "rows_out": …, "seconds": …}``. The first run of a query is over
-``--few``, a smaller folder of the same kind: it warms the JVM, and ``rows_out`` is how many rows it wrote. The second
-hands every row to the blackhole sink, and ``seconds`` is its run time as Flink reports it.
+Reads ``<directory>/*.csv`` (the columns of `SOURCE`; no header; one file per source task, in arrival order) and prints
+one line of JSON: ``{"q5": {"rows_out": …, "seconds": …}, …}``. The first run of a query is over ``--few``, a smaller
+folder of the same kind: it warms the JVM, and ``rows_out`` is how many rows it wrote. The second hands every row to the
+blackhole sink, and ``seconds`` is its run time as Flink reports it.
 
 Sources end, and then all windows close: each result comes out. Times are in milliseconds, because Flink's watermarks
 are; where microseconds decide, ``us`` is compared.
@@ -152,9 +152,10 @@ def main() -> None:
         tables.execute_sql(SOURCE.format(name=f"events{of}", path=path))
         for view in VIEWS:
             tables.execute_sql(view.format(of=of))
-    for name in args.queries.split(","):
-        report = {"query": name, "rows_out": rows_out(tables, name), "seconds": job_seconds(tables, name)}
-        print(json.dumps(report), flush=True)
+    names = args.queries.split(",")
+    print(
+        json.dumps({name: {"rows_out": rows_out(tables, name), "seconds": job_seconds(tables, name)} for name in names})
+    )
 
 
 def rows_out(tables: TableEnvironment, name: str) -> int:

@@ -164,7 +164,7 @@ def _people(times: Numbers, last_person: Numbers, _: Numbers, rng: np.random.Gen
     names = [f"{first} {last}" for first in FIRST_NAMES for last in LAST_NAMES]
     words = [_one_of(names, count, rng), _emails(count, rng), _cards(count, rng)]
     words += [_one_of(CITIES, count, rng), _one_of(STATES, count, rng)]
-    size = 8 + sum(_lengths(column) for column in words)
+    size = np.sum([_lengths(column) for column in words], axis=0) + 8
     return _struct(_PERSON, [pa.array(last_person + FIRST_ID), *words, _instants(times), _extra(200 - size, rng)])
 
 
@@ -221,7 +221,8 @@ def _any_person(last_person: Numbers, rng: np.random.Generator) -> Numbers:
 
 def _prices(count: int, rng: np.random.Generator) -> Numbers:
     """From a dollar to a million, in cents; each power of ten is as frequent as the others."""
-    return np.rint(10 ** (rng.random(count) * 6) * 100).astype(np.int64)
+    cents: Numbers = np.rint(10 ** (rng.random(count) * 6) * 100).astype(np.int64)
+    return cents
 
 
 def _channels() -> tuple[pa.Array, pa.Array]:
