@@ -25,32 +25,32 @@ CREATE TABLE {name} (
   auction_id BIGINT, itemName STRING, description STRING, initialBid BIGINT, reserve BIGINT, expires_us BIGINT,
   seller BIGINT, category BIGINT, auction_extra STRING,
   auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, bid_extra STRING,
-  dateTime AS TO_TIMESTAMP_LTZ(us / 1000, 3),
-  WATERMARK FOR dateTime AS dateTime - INTERVAL '4' SECOND
+  ts AS TO_TIMESTAMP_LTZ(us / 1000, 3),
+  WATERMARK FOR ts AS ts - INTERVAL '4' SECOND
 ) WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'csv', 'csv.null-literal' = '')
 """
 VIEWS = (
     """CREATE TEMPORARY VIEW person{of} AS
-    SELECT person_id AS id, name, emailAddress, creditCard, city, state, person_extra AS extra, us, dateTime
+    SELECT person_id AS id, name, emailAddress, creditCard, city, state, person_extra AS extra, us, ts
     FROM events{of} WHERE event_type = 0""",
     """CREATE TEMPORARY VIEW auction{of} AS
     SELECT auction_id AS id, itemName, description, initialBid, reserve, expires_us, seller, category,
-        auction_extra AS extra, us, dateTime
+        auction_extra AS extra, us, ts
     FROM events{of} WHERE event_type = 1""",
     """CREATE TEMPORARY VIEW bid{of} AS
-    SELECT auction, bidder, price, channel, url, bid_extra AS extra, us, dateTime FROM events{of}
+    SELECT auction, bidder, price, channel, url, bid_extra AS extra, us, ts FROM events{of}
     WHERE event_type = 2""",
     """CREATE TEMPORARY VIEW offered{of} AS
     SELECT a.*, bidder, price, b.us AS bid_us, b.extra AS bid_extra FROM auction{of} a JOIN bid{of} b
-    ON a.id = b.auction AND b.dateTime BETWEEN a.dateTime AND a.dateTime + INTERVAL '1' SECOND
+    ON a.id = b.auction AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '1' SECOND
     WHERE b.us BETWEEN a.us AND a.expires_us""",
     """CREATE TEMPORARY VIEW counts{of} AS
     SELECT auction, COUNT(*) AS num, window_start, window_end
-    FROM TABLE(HOP(TABLE bid{of}, DESCRIPTOR(dateTime), INTERVAL '2' SECOND, INTERVAL '10' SECOND))
+    FROM TABLE(HOP(TABLE bid{of}, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '10' SECOND))
     GROUP BY auction, window_start, window_end""",
 )
 """``{of}`` tells the views over few events from those over all."""
-TENS = "TABLE(TUMBLE(TABLE {}{{of}}, DESCRIPTOR(dateTime), INTERVAL '10' SECOND))"
+TENS = "TABLE(TUMBLE(TABLE {}{{of}}, DESCRIPTOR(ts), INTERVAL '10' SECOND))"
 LEVELS = ("price < 10000", "price >= 10000 AND price < 1000000", "price >= 1000000")
 STATISTICS = ", ".join(
     [
@@ -95,14 +95,14 @@ QUERIES = {
         FROM (SELECT *, ROW_NUMBER() OVER (
             PARTITION BY window_start, window_end, id ORDER BY price DESC, bid_us ASC
         ) AS place FROM {TENS.format("offered")}) WHERE place <= 1""",
-    "q10": """SELECT auction, bidder, price, us, extra, DATE_FORMAT(dateTime, 'yyyy-MM-dd') AS dt,
-            DATE_FORMAT(dateTime, 'HH:mm') AS hm FROM bid{of}""",
+    "q10": """SELECT auction, bidder, price, us, extra, DATE_FORMAT(ts, 'yyyy-MM-dd') AS dt,
+            DATE_FORMAT(ts, 'HH:mm') AS hm FROM bid{of}""",
     "q11": """SELECT bidder, window_start, window_end, COUNT(*) AS bid_count
-        FROM TABLE(SESSION(TABLE bid{of} PARTITION BY bidder, DESCRIPTOR(dateTime), INTERVAL '10' SECOND))
+        FROM TABLE(SESSION(TABLE bid{of} PARTITION BY bidder, DESCRIPTOR(ts), INTERVAL '10' SECOND))
         GROUP BY bidder, window_start, window_end""",
     "q14": """SELECT auction, bidder, 0.908 * price AS price,
-            CASE WHEN EXTRACT(HOUR FROM CAST(dateTime AS TIMESTAMP(3))) BETWEEN 8 AND 18 THEN 'dayTime'
-                WHEN EXTRACT(HOUR FROM CAST(dateTime AS TIMESTAMP(3))) NOT BETWEEN 7 AND 19 THEN 'nightTime'
+            CASE WHEN EXTRACT(HOUR FROM CAST(ts AS TIMESTAMP(3))) BETWEEN 8 AND 18 THEN 'dayTime'
+                WHEN EXTRACT(HOUR FROM CAST(ts AS TIMESTAMP(3))) NOT BETWEEN 7 AND 19 THEN 'nightTime'
                 ELSE 'otherTime' END AS bidTimeType,
             us, extra, CHAR_LENGTH(extra) - CHAR_LENGTH(REPLACE(extra, 'c', '')) AS c_counts
         FROM bid{of} WHERE 0.908 * price > 1000000 AND 0.908 * price < 50000000""",
@@ -116,7 +116,7 @@ QUERIES = {
             AVG(CAST(price AS DOUBLE)) AS avg_price, SUM(price) AS sum_price
         FROM {TENS.format("bid")} GROUP BY auction, window_start, window_end""",
     "q18": f"""SELECT bidder, auction, price, channel, url, us, extra FROM (SELECT *, ROW_NUMBER() OVER (
-            PARTITION BY window_start, window_end, bidder, auction ORDER BY dateTime DESC
+            PARTITION BY window_start, window_end, bidder, auction ORDER BY ts DESC
         ) AS place FROM {TENS.format("bid")}) WHERE place <= 1""",
     "q19": f"""SELECT auction, bidder, price, channel, url, us, extra FROM (SELECT *, ROW_NUMBER() OVER (
             PARTITION BY window_start, window_end, auction ORDER BY price DESC, us ASC

@@ -57,10 +57,13 @@ class Definition:
         return self._engine.sql(f"SELECT * EXCLUDE (done) FROM ({query.means})").to_arrow_table()
 
     def counts(self, query: Query, delay_us: int) -> tuple[int, int]:
-        """How many rows a bound completes that is `delay_us` before the latest event, and how many there are."""
+        """How many rows a bound completes that is `delay_us` before the latest event, and how many there are.
+
+        The bound is in milliseconds, as Spark's watermarks are.
+        """
+        bound = (self._latest - delay_us) // 1000 * 1000
         [(complete, every)] = self._engine.sql(
-            f"SELECT count(*) FILTER (coalesce(done <= ts({self._latest - delay_us}), TRUE)), count(*) "
-            f"FROM ({query.means})"
+            f"SELECT count(*) FILTER (coalesce(done <= ts({bound}), TRUE)), count(*) FROM ({query.means})"
         ).fetchall()
         return int(complete), int(every)
 

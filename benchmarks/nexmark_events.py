@@ -216,7 +216,8 @@ def _bids(times: Numbers, last_person: Numbers, last_auction: Numbers, rng: np.r
 def _any_person(last_person: Numbers, rng: np.random.Generator) -> Numbers:
     """One of the people who are active, or are about to come."""
     active = np.minimum(last_person + 1, ACTIVE_PEOPLE)
-    return last_person + 1 - active + (rng.random(last_person.size) * (active + LEAD)).astype(np.int64)
+    chosen: Numbers = last_person + 1 - active + (rng.random(last_person.size) * (active + LEAD)).astype(np.int64)
+    return chosen
 
 
 def _prices(count: int, rng: np.random.Generator) -> Numbers:
