@@ -139,7 +139,7 @@ def main(quick: bool, queries: Sequence[str] = (), page: bool = False) -> dict[s
     summary = summarise(results)
     print_table(results, names, missing)
     if page:
-        PAGE.write_text(with_part(PAGE.read_text(), "figures", figures(results, names, missing)))
+        write_page(figures(results, names, missing))
     print(json.dumps(summary))
     return summary
 
@@ -388,6 +388,12 @@ def shown_rate(result: Timed) -> str:
     return f"{'' if result.finished else '<'}{result.rows_per_second:,.0f}"
 
 
+def write_page(measured: str | None = None) -> None:
+    """Write the queries and, if there are new ones, the figures into the page."""
+    text = with_part(PAGE.read_text(), "queries", queries_shown())
+    PAGE.write_text(text if measured is None else with_part(text, "figures", measured))
+
+
 def figures(results: Mapping[str, Timed], names: Sequence[str], missing: Mapping[str, str]) -> str:
     """The part of the page that says what was measured."""
     shown = [
@@ -441,5 +447,9 @@ if __name__ == "__main__":
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--queries", default="", help="only these, with commas between them: q5,q7")
     parser.add_argument("--page", action="store_true", help="write the figures into docs/nexmark.md")
+    parser.add_argument("--only-page", action="store_true", help="run nothing, write the queries into docs/nexmark.md")
     options = parser.parse_args()
+    if options.only_page:
+        write_page()
+        sys.exit()
     main(options.quick, [name for name in options.queries.split(",") if name], options.page)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import duckdb
 import numpy as np
@@ -169,3 +172,40 @@ class TestCheck:
         rows = definition.rows(QUERIES["q2"]).rename_columns(["auction", "amount"])
         with pytest.raises(WrongRowsError, match=r"penstock gives q2 as \['auction', 'amount'\]"):
             definition.check(QUERIES["q2"], rows)
+
+
+class TestPage:
+    @pytest.fixture
+    def nexmark(self) -> ModuleType:
+        """The benchmark itself, which needs Spark's package but no Spark."""
+        return importlib.import_module("nexmark")
+
+    def test_it_shows_the_queries_as_they_are(self, nexmark: ModuleType):
+        page = nexmark.PAGE.read_text()
+        assert nexmark.with_part(page, "queries", nexmark.queries_shown()) == page, (
+            "write it anew: python benchmarks/nexmark.py --only-page"
+        )
+
+    def test_figures_replace_those_that_were_there(self, nexmark: ModuleType):
+        run = nexmark.Timed(6, 1, 1, 2.0, 2, (0.5, 0.25, 0.5), parts={"operators": 0.25})
+        slow = nexmark.Timed(6, 1, 1, 2.0, 2, (1.0,))
+        text = nexmark.figures({"penstock@q5": run, "spark-rocksdb@q5": slow}, ["q5"], {"flink-rocksdb": "not there"})
+        page = nexmark.with_part("a\n<!-- figures -->\nold\n<!-- end of figures -->\nb", "figures", text)
+        assert "old" not in page
+        assert page.startswith("a\n<!-- figures -->\n")
+        assert page.endswith("<!-- end of figures -->\nb")
+        assert "| q5 | 0.50 | 4 | 2 | 2.00 |" in page
+        assert "Geometric means of penstock ÷ engine: spark-rocksdb 2.00." in page
+        assert "flink-rocksdb: not there." in page
+        assert "| q5 | 0.25 |" in page
+
+    def test_ratios_have_a_geometric_mean_for_each_engine(self, nexmark: ModuleType):
+        rates = {"penstock@q5": 8, "penstock@q7": 9, "spark-memory@q5": 4, "spark-memory@q7": 1}
+        runs = {name: nexmark.Timed(rate, 0, 0, 1.0, rate) for name, rate in rates.items()}
+        runs["spark-memory@q7"] = replace(runs["spark-memory@q7"], finished=False)
+        assert nexmark.summarise(runs) == {
+            "bench": "nexmark",
+            "rows_per_second": {**rates, "penstock": 8, "spark-memory": 2},
+            "ratio": {"spark-memory@q5": 2.0, "spark-memory@q7": 9.0, "spark-memory": 4.24},
+            "bounds": ["spark-memory@q7"],
+        }
