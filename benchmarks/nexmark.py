@@ -19,8 +19,8 @@ seconds per run: its rate is then that of the micro-batches it finished.
 
 The JSON has rates and ratios by engine and query (``spark-rocksdb@q5``) and, by engine alone, their geometric mean.
 Of six micro-batches the first two are not counted. ``--quick`` is five queries over three micro-batches, of which the
-first is not counted. ``python benchmarks/nexmark.py --queries q5,q7`` runs only these, ``--page`` writes the figures
-into docs/nexmark.md.
+first is not counted, and three of them in Flink. ``python benchmarks/nexmark.py --queries q5,q7 --engines penstock``
+runs only these, ``--page`` writes the figures into docs/nexmark.md.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ QUICK_EPOCHS = 3
 COLD, QUICK_COLD = 2, 1
 """Micro-batches that are not counted."""
 QUICK_QUERIES = ("q5", "q7", "q8", "q11", "q20")
+QUICK_FLINK = ("q5", "q8", "q20")
 FEW_EPOCHS = 3
 FILES = 2
 """Files of a micro-batch."""
@@ -118,7 +119,7 @@ class WrongCountError(RuntimeError):
     """An engine that put out another number of rows than the query has."""
 
 
-def main(quick: bool, queries: Sequence[str] = (), page: bool = False) -> dict[str, object]:
+def main(quick: bool, queries: Sequence[str] = (), only: Sequence[str] = (), page: bool = False) -> dict[str, object]:
     """Run the queries by every engine, print the table and, as the last line, the JSON that is also returned."""
     names = tuple(queries) or (QUICK_QUERIES if quick else tuple(QUERIES))
     results: dict[str, Timed] = {}
@@ -128,14 +129,15 @@ def main(quick: bool, queries: Sequence[str] = (), page: bool = False) -> dict[s
         workload = generate(Path(directory) / "timed", Events(EPOCH_ROWS, epochs), cold)
         few = generate(Path(directory) / "few", Events(EPOCH_ROWS // (10 if quick else 3), FEW_EPOCHS, seed=1), cold)
         print(f"{workload.events.rows:,} events, {EPOCH_ROWS:,} per micro-batch; {few.events.rows:,} compared by row")
-        engines = spark_engines()
-        for engine in engines.values():
+        engines = {name: engine for name, engine in spark_engines().items() if not only or name in only}
+        for engine in () if quick else engines.values():
             engine(few, names[0])
         for name in names:
             for scan in scans():
                 check(few, name, scan)
             run_all(engines, workload, name, results, missing)
-        run_flink(workload, few, [name for name in names if name not in NO_FLINK], results, missing)
+        if not only or "flink-rocksdb" in only:
+            run_flink(workload, few, flink_names(names, quick and not queries), results, missing)
     summary = summarise(results)
     print_table(results, names, missing)
     if page:
@@ -187,7 +189,8 @@ def run_all(
             missing[f"{engine}@{name}"] = str(error).partition("\n")[0][:200]
             continue
         results[f"{engine}@{name}"] = result
-        print(f"  {engine}@{name}: {shown_rate(result)} rows/s in {result.job_seconds:.0f} s", file=sys.stderr)
+        parts = "".join(f", {part} {seconds:.2f} s" for part, seconds in result.parts.items())
+        print(f"  {engine}@{name}: {shown_rate(result)} rows/s{parts}", file=sys.stderr)
 
 
 def scans() -> tuple[Scan, ...]:
@@ -299,6 +302,10 @@ def stream(spark: SparkSession, workload: Workload) -> DataFrame:
 
 
 NO_FLINK = {"q13": "a lookup join needs a connector that looks up, and Flink's package has none"}
+
+
+def flink_names(names: Sequence[str], few: bool) -> list[str]:
+    return [name for name in names if name not in NO_FLINK and (not few or name in QUICK_FLINK)]
 
 
 def run_flink(
@@ -446,10 +453,12 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--queries", default="", help="only these, with commas between them: q5,q7")
+    parser.add_argument("--engines", default="", help="only these, with commas between them")
     parser.add_argument("--page", action="store_true", help="write the figures into docs/nexmark.md")
     parser.add_argument("--only-page", action="store_true", help="run nothing, write the queries into docs/nexmark.md")
     options = parser.parse_args()
     if options.only_page:
         write_page()
         sys.exit()
-    main(options.quick, [name for name in options.queries.split(",") if name], options.page)
+    chosen, engines = ([name for name in names.split(",") if name] for names in (options.queries, options.engines))
+    main(options.quick, chosen, engines, options.page)
