@@ -110,6 +110,8 @@ class Timed(base.Result):
     """Whether it got through all micro-batches."""
     parts: Mapping[str, float] = field(default_factory=dict)
     """Where the time of a warm micro-batch went, in seconds."""
+    jobs: float | None = None
+    """How many jobs of Spark's a micro-batch took."""
 
 
 Engine = Callable[[Workload, str], Timed]
@@ -190,6 +192,7 @@ def run_all(
             continue
         results[f"{engine}@{name}"] = result
         parts = "".join(f", {part} {seconds:.2f} s" for part, seconds in result.parts.items())
+        parts += "" if result.jobs is None else f", {result.jobs:.1f} jobs"
         print(f"  {engine}@{name}: {shown_rate(result)} rows/s{parts}", file=sys.stderr)
 
 
@@ -236,10 +239,18 @@ def penstock(workload: Workload, name: str, scan: Scan) -> Timed:
     with temporary(workload) as checkpoint:
         flow = pk.Flow(spark, checkpoint=checkpoint, memory=f"{base.MEMORY_MB} MB")
         QUERIES[name].build(flow, source(flow, spark, workload, scan)).to_format("noop")
+        before = jobs_so_far(spark)
         query = flow.run()
+        jobs = (jobs_so_far(spark) - before) / len(query.progress().epochs)
         _, every = workload.definition.counts(QUERIES[name], DELAY_US)
         result = timed(workload, query.streaming_query, query.progress().rows_out, (every, every), name)
+        result = replace(result, jobs=jobs)
         return with_parts(result, query.progress().epochs[workload.cold : workload.events.epochs])
+
+
+def jobs_so_far(spark: SparkSession) -> int:
+    context: Any = spark.sparkContext._jsc
+    return int(context.sc().dagScheduler().numTotalJobs())
 
 
 def with_parts(result: Timed, epochs: Sequence[EpochReport]) -> Timed:
@@ -415,12 +426,14 @@ def figures(results: Mapping[str, Timed], names: Sequence[str], missing: Mapping
         shown += ["", f"Geometric means of penstock ÷ engine: {', '.join(whole)}."]
     shown += ["", *(f"{name}: {reason}." for name, reason in missing.items()), ""] if missing else [""]
     parts = next(result.parts for result in results.values() if result.parts)
-    rows: list[tuple[str, ...]] = [("query", *parts)]
+    rows: list[tuple[str, ...]] = [("query", *parts, "jobs")]
     for name in names:
         own = results.get(f"penstock@{name}")
         if own is not None and own.parts:
-            rows.append((name, *(f"{seconds:.2f}" for seconds in own.parts.values())))
-    return "\n".join([*shown, "Where a warm micro-batch of penstock goes, in seconds:", "", *markdown(rows)])
+            jobs = "–" if own.jobs is None else f"{own.jobs:.1f}"
+            rows.append((name, *(f"{seconds:.2f}" for seconds in own.parts.values()), jobs))
+    title = "Where a warm micro-batch of penstock goes, in seconds, and how many jobs of Spark's it takes:"
+    return "\n".join([*shown, title, "", *markdown(rows)])
 
 
 def queries_shown() -> str:

@@ -187,7 +187,7 @@ class TestPage:
         )
 
     def test_figures_replace_those_that_were_there(self, nexmark: ModuleType):
-        run = nexmark.Timed(6, 1, 1, 2.0, 2, (0.5, 0.25, 0.5), parts={"operators": 0.25})
+        run = nexmark.Timed(6, 1, 1, 2.0, 2, (0.5, 0.25, 0.5), parts={"operators": 0.25}, jobs=3)
         slow = nexmark.Timed(6, 1, 1, 2.0, 2, (1.0,))
         text = nexmark.figures({"penstock@q5": run, "spark-rocksdb@q5": slow}, ["q5"], {"flink-rocksdb": "not there"})
         page = nexmark.with_part("a\n<!-- figures -->\nold\n<!-- end of figures -->\nb", "figures", text)
@@ -197,7 +197,7 @@ class TestPage:
         assert "| q5 | 0.50 | 4 | 2 | 2.00 |" in page
         assert "Geometric means of penstock ÷ engine: spark-rocksdb 2.00." in page
         assert "flink-rocksdb: not there." in page
-        assert "| q5 | 0.25 |" in page
+        assert "| q5 | 0.25 | 3.0 |" in page
 
     def test_ratios_have_a_geometric_mean_for_each_engine(self, nexmark: ModuleType):
         rates = {"penstock@q5": 8, "penstock@q7": 9, "spark-memory@q5": 4, "spark-memory@q7": 1}
