@@ -299,7 +299,7 @@ def timed(workload: Workload, query: StreamingQuery, rows_out: int, allowed: tup
     least, most = allowed
     if not least <= rows_out <= most:
         raise WrongCountError(f"{name} put out {rows_out:,} rows, not {least:,} to {most:,}: its time means nothing.")
-    seconds = [base.trigger_seconds(batch) for batch in query.recentProgress if batch.numInputRows]
+    seconds = [base.trigger_seconds(batch) for batch in query.recentProgress if base.has_rows(batch)]
     size = workload.events.epoch_rows
     if len(seconds) <= workload.cold:
         return Timed((len(seconds) + 1) * size, rows_out, rows_out, PATIENCE, size, finished=False)

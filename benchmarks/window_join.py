@@ -392,11 +392,17 @@ def finish(writer: DataStreamWriter, checkpoint: str) -> StreamingQuery:
 
 def timed(workload: Workload, query: StreamingQuery, rows_out: int, rows_expected: int) -> Result:
     progress = query.recentProgress
-    seconds = [trigger_seconds(batch) for batch in progress if batch.numInputRows]
+    seconds = [trigger_seconds(batch) for batch in progress if has_rows(batch)]
     job = (trigger_start(progress[-1]) - trigger_start(progress[0])).total_seconds() + trigger_seconds(progress[-1])
     # A run that was stopped has not read all.
     rows_in = min(workload.rows, len(seconds) * workload.rows_per_batch)
     return Result(rows_in, rows_out, rows_expected, job, workload.rows_per_batch, tuple(seconds[COLD_BATCHES:]))
+
+
+def has_rows(batch: StreamingQueryProgress) -> bool:
+    """Whether a micro-batch brought rows; of files that Arrow reads, Spark knows only that there are new ones."""
+    files = [source for source in batch.sources if source.description.startswith("FileStreamSource")]
+    return bool(batch.numInputRows) or any(source.startOffset != source.endOffset for source in files)
 
 
 def trigger_start(batch: StreamingQueryProgress) -> datetime:

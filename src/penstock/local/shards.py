@@ -84,7 +84,7 @@ class LocalWorkers:
         """What each operator did."""
 
     def work(
-        self, node: OperatorNode, plan: Plan, ports: Sequence[PortBounds], arrivals: Sequence[pa.RecordBatch]
+        self, node: OperatorNode, plan: Plan, ports: Sequence[PortBounds], arrivals: Sequence[Sequence[pa.RecordBatch]]
     ) -> Iterator[Out]:
         """Run an epoch of an operator."""
         config, places = self._course.config(node, plan), self._places[node.name]
@@ -92,7 +92,7 @@ class LocalWorkers:
             payer = places[0].budget
             hand_over(payer, payer.limit // KEPT_PART)
         types = tuple(replace(rows, hashed_by=self.hashed_by) for rows in node.types)
-        parts = [by_shard(rows, len(places)) for rows in arrivals]
+        parts = [(port, by_shard(rows, len(places))) for port, batches in enumerate(arrivals) for rows in batches]
         states: list[State] = []
         records: list[ShardRecord] = []
         for shard, (place, old) in enumerate(zip(places, self._course.held(node), strict=True)):
@@ -101,7 +101,7 @@ class LocalWorkers:
             store = SharedPages(place.store, old.pages)
             logic = config.logic(types, store, place.budget, old, tally)
             rows_by_port = [0] * len(node.inputs)
-            given = [(port, rows[shard]) for port, rows in enumerate(parts)]
+            given = [(port, rows[shard]) for port, rows in parts]
             mine = list(run(logic, ports, given, rows_by_port, iter))
             state = settled(config, logic, store, place.budget)
             place.let_go(names_of(old.pages) - names_of(state.pages), everything=config.keeps_between_epochs)

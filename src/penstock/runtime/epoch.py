@@ -47,6 +47,9 @@ from penstock.runtime.steps import step
 from penstock.runtime.tracks import Tracks
 from penstock.storage.versioned import Plan
 
+_BATCH = 1 << 12
+"""Rows of a batch: smaller ones are put together before they enter an operator."""
+
 
 class Workers(Protocol):
     """Who runs the shards of operators, and keeps what they leave."""
@@ -57,9 +60,9 @@ class Workers(Protocol):
         ...
 
     def work(
-        self, node: OperatorNode, plan: Plan, ports: Sequence[PortBounds], arrivals: Sequence[pa.RecordBatch]
+        self, node: OperatorNode, plan: Plan, ports: Sequence[PortBounds], arrivals: Sequence[Sequence[pa.RecordBatch]]
     ) -> Iterator[Out]:
-        """Run all shards of an operator over the rows that arrive at each port; to be taken to its end."""
+        """Run all shards of an operator over the batches that arrive at each port; to be taken to its end."""
         ...
 
 
@@ -199,23 +202,23 @@ class Epoch:
         if node.config.finds_late:
             self._turn_away(guarded_by(node), turned_away)
 
-    def _entering(self, node: OperatorNode, port: int, before: Time, charge: Callable[[int], None]) -> pa.RecordBatch:
-        """What enters a port; its rows are let go if nobody else takes them."""
-        part = node.inputs[port]
-        rows = self._taken(part)
-        entered = with_times(Entry.of(node, port).enter(rows, self._workers.hashed_by), before)
-        # They are cut by shard, which takes as much once more.
-        charge(2 * entered.nbytes)
-        return entered
-
-    def _taken(self, node: Node) -> pa.Table:
-        """The rows of a stream for one of those who take them; the last one need not share."""
-        rows = self.rows(node)
-        self._uses[node] -= 1
-        if not self._uses[node] and node in self._charged:
-            self._budget.release(self._charged.pop(node))
-            del self._done[node]
-        return rows
+    def _entering(
+        self, node: OperatorNode, port: int, before: Time, charge: Callable[[int], None]
+    ) -> list[pa.RecordBatch]:
+        """What enters a port, batch by batch, so that columns need not be copied; rows that nobody else takes go."""
+        part, entry = node.inputs[port], Entry.of(node, port)
+        rows = self.rows(part)
+        self._uses[part] -= 1
+        if not self._uses[part] and part in self._charged:
+            self._budget.release(self._charged.pop(part))
+            del self._done[part]
+            charge(rows.nbytes)
+        few = rows.num_rows < _BATCH * rows.column(0).num_chunks
+        batches = (rows.combine_chunks() if few else rows).to_batches()
+        del rows
+        charge(8 * sum(batch.num_rows for batch in batches))
+        hashed_by = self._workers.hashed_by
+        return [with_times(entry.enter(pa.Table.from_batches([batch]), hashed_by), before) for batch in batches]
 
     def _turn_away(self, source: SourceNode, late: list[pa.RecordBatch]) -> None:
         """Rows of a source that are late by what was said of their group."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -134,7 +134,7 @@ class Arrivals:
         return rows
 
 
-def given(rows: list[tuple[int, pa.RecordBatch]], budget: Budget, work: Work) -> Pieces:
+def given(rows: Iterable[tuple[int, pa.RecordBatch]], budget: Budget, work: Work) -> Pieces:
     """Rows that are here, port by port, in pieces."""
     for port, batch in rows:
         work.bytes_in += batch.nbytes

@@ -35,7 +35,7 @@ from penstock.spark.work import TURNED_AWAY
 from penstock.storage.scans import read_file
 from penstock.storage.versioned import Plan
 
-ROWS_HERE = 4
+ROWS_HERE = 2
 """The part of a task's share that an epoch's rows, and results that wait for another operator, may take here."""
 
 READ_HERE = 16
@@ -134,7 +134,7 @@ class _Workers:
         self.ran: set[OperatorNode] = set()
 
     def work(
-        self, node: OperatorNode, plan: Plan, ports: Sequence[PortBounds], arrivals: Sequence[pa.RecordBatch]
+        self, node: OperatorNode, plan: Plan, ports: Sequence[PortBounds], arrivals: Sequence[Sequence[pa.RecordBatch]]
     ) -> Iterator[Out]:
         """Run an epoch of an operator."""
         self.ran.add(node)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import pickle
 import time as clock
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -23,8 +24,8 @@ from penstock.core.operator import Arrivals as Order
 from penstock.core.operator import Operator, State
 from penstock.core.page_list import PageList
 from penstock.core.pages import clip_page
-from penstock.core.rows import RowType
-from penstock.kernels.route import by_shard, hash_range, shard_of
+from penstock.core.rows import RowType, hashes_of
+from penstock.kernels.route import hash_range, shard_of
 from penstock.runtime.records import ShardRecord
 from penstock.runtime.shard import PortBounds, run, settled
 from penstock.spark.allocator import TrimmedBudget, give_back, return_what_is_freed
@@ -74,16 +75,21 @@ class ShardTask:
         arrivals = Arrivals(self.inside, self.inlets, before, self.roll_call, self.blobs)
         yield from self._one(shard, lambda order, budget, work: arrivals.pieces(order, batches, budget, work))
 
-    def here(self, arrivals: Mapping[int, pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run all the shards in this process, one after the other, over the rows of each port."""
-        parts = {port: by_shard(rows, self.shards) for port, rows in arrivals.items()}
+    def here(self, arrivals: Mapping[int, Sequence[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+        """Run all the shards in this process, one after the other, over the batches of each port."""
+        batches = [(port, rows) for port, some in arrivals.items() for rows in some]
+        places = [shard_of(hashes_of(rows), self.shards) for _, rows in batches]
+
+        def of_shard(shard: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+            for (port, rows), place in zip(batches, places, strict=True):
+                yield port, rows if self.shards == 1 else rows.take(pa.array(np.flatnonzero(place == shard)))
+
         for shard in range(self.shards):
-            rows = [(port, mine[shard]) for port, mine in parts.items()]
-            yield from self._one(shard, lambda _, budget, work, rows=rows: given(rows, budget, work))  # type: ignore[misc]
+            yield from self._one(shard, lambda _, budget, work, mine=shard: given(of_shard(mine), budget, work))  # type: ignore[misc]
 
     def partials_here(self, tables: Mapping[int, pa.Table]) -> pa.Table:
         """The same over few partials that came from Spark, by port."""
-        out = list(self.here({port: _whole(table, self.inside[port]) for port, table in tables.items()}))
+        out = list(self.here({port: [_whole(table, self.inside[port])] for port, table in tables.items()}))
         schema = self.config.output(self.types)
         # PySpark takes no list column that has no chunk at all, as one of no batches has.
         return pa.Table.from_batches(out, schema) if out else schema.empty_table()
