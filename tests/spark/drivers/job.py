@@ -1,8 +1,9 @@
 """A flow as a program of its own, for tests that kill it: a left join of two folders, sliding windows over the left
 one, and its rows looked up in a table, into Parquet, to its end.
 
-    python -m tests.spark.drivers.job FOLDER [--master URL] [--shards N] [--method NAME]
+    python -m tests.spark.drivers.job FOLDER [--master URL] [--shards N] [--method NAME] [--places SEED]
 
+With --places, Arrow reads the files, and where each epoch runs is drawn.
 Methods that put joins off run with so little memory that most of the window is on disk.
 
 Prints ``ready`` when epochs begin, ``epoch n`` after each, and ``done`` at the end.
@@ -15,6 +16,7 @@ import logging
 import os
 import sys
 from pathlib import Path
+from random import Random
 
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
@@ -24,6 +26,7 @@ from pyspark.sql import SparkSession
 import penstock as pk
 from penstock.operators.lookup import Front, HybridJoin, MeshJoin, Stages
 from penstock.operators.window_join import AhEwj, Ewj, Rpwj
+from penstock.spark.place import Placement
 from tests.spark.conftest import QUICK_JVM, Feed
 from tests.streams import COLUMNS
 
@@ -45,7 +48,7 @@ NAMES = pa.table({"k": [0, 0, 1, 2, 3, 5, 8, 99], "name": ["a", "A", "b", "c", "
 """Some keys of the stream, one of them twice."""
 
 
-def main(folder: Path, master: str, shards: int | None, method: str) -> None:
+def main(folder: Path, master: str, shards: int | None, method: str, places: int | None) -> None:
     builder = SparkSession.builder.master(master).appName("penstock-job").config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.log.level", "OFF")
     builder = builder.config("spark.executor.memory", "512m").config("spark.executor.cores", "1")
@@ -53,10 +56,10 @@ def main(folder: Path, master: str, shards: int | None, method: str) -> None:
         builder = builder.config(f"spark.{side}.extraJavaOptions", QUICK_JVM)
     spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.task.maxFailures", "8").getOrCreate()
     flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory="64 MB", shards=shards)
-    left, right = (
-        flow.source(Feed(folder / name, COLUMNS).stream(spark), time="t", progress=pk.bounded_delay(20), name=name)
-        for name in ("left", "right")
-    )
+    left, right = (_source(flow, Feed(folder / name, COLUMNS), name, places is not None) for name in ("left", "right"))
+    if places is not None:
+        draw = Random(places)
+        Placement.choose = lambda self, nbytes: (draw.choice(("driver", "driver", "tasks", "spark")), "drawn")  # type: ignore[method-assign]
     joined = left.join(right, on="k", within=pk.band(30, 30), how="left", method=METHODS[method])
     joined.to_parquet(str(folder / "out"))
     windows = left.window(range=50, slide=20).by("k").agg(n=pk.count(), most=pk.max("id"))
@@ -72,6 +75,12 @@ def main(folder: Path, master: str, shards: int | None, method: str) -> None:
     spark.stop()
 
 
+def _source(flow: pk.Flow, feed: Feed, name: str, files: bool) -> pk.Stream:
+    if files:
+        return flow.parquet(feed.folder, time="t", progress=pk.bounded_delay(20), name=name, max_files=1)
+    return flow.source(feed.stream(flow.spark), time="t", progress=pk.bounded_delay(20), name=name)
+
+
 class _Tell(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         print(record.getMessage().partition(":")[0], flush=True)
@@ -83,5 +92,6 @@ if __name__ == "__main__":
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--shards", type=int)
     parser.add_argument("--method", choices=METHODS, default="oa")
+    parser.add_argument("--places", type=int)
     arguments = parser.parse_args()
-    main(arguments.folder, arguments.master, arguments.shards, arguments.method)
+    main(arguments.folder, arguments.master, arguments.shards, arguments.method, arguments.places)

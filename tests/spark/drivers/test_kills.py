@@ -17,20 +17,22 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 METHODS = ("oa", "ewj", "ah_ewj", "rpwj", "ewj", "oa", "rpwj", "ah_ewj")
 
 
-@pytest.mark.parametrize("kills", [8, pytest.param(20, marks=pytest.mark.deep)])
-def test_f34_kills_of_the_driver_change_nothing(kills, tmp_path):
+@pytest.mark.parametrize("source", ["frames", "files"])
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.deep)])
+def test_f34_kills_of_the_driver_change_nothing(kills, source, tmp_path):
     streams = Streams(tmp_path, epochs=20)
     moments = random.Random(11)
     for kill in range(kills):
         streams.grow(max(0, 20 - streams.waiting))
-        job = Job(tmp_path, "--shards", str(1 + kill % 3), "--method", METHODS[kill % len(METHODS)])
+        places = ["--places", str(kill)] if source == "files" else []
+        job = Job(tmp_path, "--shards", str(1 + kill % 3), "--method", METHODS[kill % len(METHODS)], *places)
         assert job.wait_for("ready"), (tmp_path / "job.log").read_text()[-3000:]
         if kill % 2:
             job.wait_for("epoch", timeout=20)
         time.sleep(moments.uniform(0, 1.2 if kill % 2 else 5))
         assert job.process.poll() is None, "the job ended before it was killed"
         job.kill()
-    last = Job(tmp_path, "--method", "ewj")
+    last = Job(tmp_path, "--method", "ewj", *(["--places", "99"] if source == "files" else []))
     assert last.wait_for("done"), (tmp_path / "job.log").read_text()[-3000:]
     last.process.wait(60)
     assert results(tmp_path) == streams.expected()
