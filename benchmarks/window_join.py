@@ -13,10 +13,13 @@ What is timed:
 - Flink has no micro-batches: rows per second = all rows ÷ run time of the whole job, in a warm JVM. It reads CSV, as
   its Python package holds no Parquet reader, and takes no checkpoints, which every Spark engine does at each batch.
 - ``floor`` joins nothing: the shuffle and the hop JVM → Python → JVM that any engine in ``mapInArrow`` pays.
+- ``penstock`` reads the files with Arrow (``flow.parquet``), ``dataframe`` is penstock over Spark's streaming DataFrame.
 
 Engines run one at a time on two cores. Each Spark engine first runs over throw-away rows, so that the JVM has compiled
 what it uses. The full benchmark runs all in the listed order, then in the reverse one, and the better rate of an
 engine's two counts; ``--quick`` is one round over half as many batches of the same size, without Flink on the heap.
+The full benchmark goes on, one round each, with larger micro-batches of 1 M (``@1m``) and 4 M rows (``@4m``) and with ten
+columns of text beside the others (``@wide``), by penstock from both sources, Spark in memory and the floor.
 """
 
 import argparse
@@ -45,7 +48,9 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 if TYPE_CHECKING:
+    from penstock.flow.flow import Flow
     from penstock.flow.report import EpochReport
+    from penstock.flow.stream import Stream
 
 CORES = 2
 MEMORY_MB = 512
@@ -53,6 +58,10 @@ HEAP = "4g"
 BATCHES = 10
 ROWS_PER_BATCH = 200_000
 COLD_BATCHES = 2
+FURTHER_BATCHES = 5
+FURTHER = {"1m": (1_000_000, 0), "4m": (4_000_000, 0), "wide": (200_000, 10)}
+"""Further micro-batches: how many rows, and how many columns of text beside the others."""
+FURTHER_ENGINES = ("penstock", "dataframe", "spark-memory", "floor")
 BATCH_MS = 360_000
 DISORDER_MS = 20_000
 BAND_MS = 600_000
@@ -131,6 +140,11 @@ def main(quick: bool) -> dict[str, object]:
         )
         warm_up(generate(Path(directory) / "throw-away", ROWS_PER_BATCH // 2, COLD_BATCHES + 1))
         results, missing = run_all(engines, workload, rounds)
+        for suffix, (rows, texts) in {} if quick else FURTHER.items():
+            larger = generate(Path(directory) / suffix, rows, FURTHER_BATCHES, texts)
+            some = {name: ENGINES[name] for name in FURTHER_ENGINES}
+            further, _ = run_all(some, larger, 1, f"@{suffix}")
+            results |= {f"{name}@{suffix}": result for name, result in further.items()}
     print_table(results, missing)
     summary = summarise(results)
     print(json.dumps(summary))
@@ -138,11 +152,13 @@ def main(quick: bool) -> dict[str, object]:
 
 
 def warm_up(workload: Workload) -> None:
-    for engine in (spark_rocksdb, spark_memory, floor, penstock):
+    for engine in (spark_rocksdb, spark_memory, floor, dataframe, penstock):
         engine(workload)
 
 
-def run_all(engines: Mapping[str, Engine], workload: Workload, rounds: int) -> tuple[dict[str, Result], dict[str, str]]:
+def run_all(
+    engines: Mapping[str, Engine], workload: Workload, rounds: int, suffix: str = ""
+) -> tuple[dict[str, Result], dict[str, str]]:
     """Each engine's best run, every other round in reverse order; and why the others did not run."""
     results: dict[str, Result] = {}
     missing: dict[str, str] = {}
@@ -155,26 +171,44 @@ def run_all(engines: Mapping[str, Engine], workload: Workload, rounds: int) -> t
             continue
         if result.rows_out != result.rows_expected:
             raise WrongResultError.of(name, result)
-        print(f"  {name}: {result.rows_per_second:,.0f} rows/s", file=sys.stderr)
+        print(f"  {name}{suffix}: {result.rows_per_second:,.0f} rows/s", file=sys.stderr)
         results[name] = max(results.get(name, result), result, key=lambda run: run.rows_per_second)
     return {name: results[name] for name in engines if name in results}, missing
 
 
 def summarise(results: Mapping[str, Result]) -> dict[str, object]:
     rates = {name: round(result.rows_per_second) for name, result in results.items()}
-    own = rates.pop("penstock", None)
-    ratio = {name: round(own / rate, 2) for name, rate in rates.items()} if own else {}
-    return {"bench": "window-join", "rows_per_second": ({"penstock": own} if own else {}) | rates, "ratio": ratio}
+    own = {name: rate for name, rate in rates.items() if name.partition("@")[0] == "penstock"}
+    peers = {name: rate for name, rate in rates.items() if name not in own}
+    ratio = {name: round(mine / rate, 2) for name, rate in peers.items() if (mine := own.get(_penstock_as(name)))}
+    return {"bench": "window-join", "rows_per_second": own | peers, "ratio": ratio}
 
 
-def generate(directory: Path, rows_per_batch: int, batches: int) -> Workload:
-    """Write both sides, seeded, one Parquet file per side and micro-batch and one CSV file per side and core."""
+def _penstock_as(peer: str) -> str:
+    """What penstock is called on the rows that a peer had."""
+    _, at, suffix = peer.partition("@")
+    return f"penstock{at}{suffix}"
+
+
+def generate(directory: Path, rows_per_batch: int, batches: int, texts: int = 0) -> Workload:
+    """Write both sides, seeded, one Parquet file per side and micro-batch and one CSV file per side and core.
+
+    `texts` columns of text, a hundred bytes each, stand beside the others.
+    """
     rows = rows_per_batch // 2
     for seed, (name, value) in enumerate(VALUES.items()):
         table = side(seed, rows * batches, batches * BATCH_MS, value)
-        write_parquet(table, directory / "parquet" / name, rows)
         write_csv(table, directory / "csv" / name)
+        for place in range(texts):
+            table = table.append_column(f"{name}_text{place}", text(table.num_rows, seed * texts + place))
+        write_parquet(table, directory / "parquet" / name, rows)
     return Workload(directory, rows_per_batch, batches, count_matches(directory / "parquet"))
+
+
+def text(rows: int, seed: int) -> pa.Array:
+    """Texts of a hundred bytes, no two alike in their last eight."""
+    ends = pa.array(np.random.default_rng(100 + seed).integers(10**7, 10**8, rows)).cast(pa.string())
+    return pa.compute.binary_join_element_wise("x" * 92, ends, "")
 
 
 def side(seed: int, rows: int, span_ms: int, value: str) -> pa.Table:
@@ -251,7 +285,8 @@ def spark_native(workload: Workload, conf: Mapping[str, str]) -> Result:
     payments = stream(spark, workload, "payments").withWatermark("ts", "30 seconds").alias("p")
     in_band = F.expr("p.ts BETWEEN o.ts - INTERVAL 10 MINUTES AND o.ts + INTERVAL 10 MINUTES")
     joined = orders.join(payments, (F.col("o.order_id") == F.col("p.order_id")) & in_band)
-    columns = joined.select("o.order_id", "o.ts", "amount", F.col("p.ts").alias("paid_at"), "paid")
+    shown = [name for name in joined.columns if name not in ("order_id", "ts")]
+    columns = joined.select("o.order_id", "o.ts", F.col("p.ts").alias("paid_at"), *shown)
     with tempfile.TemporaryDirectory(dir=workload.directory, ignore_cleanup_errors=True) as checkpoint:
         query = finish(columns.writeStream.format("noop"), checkpoint)
         rows_out = sum(progress.sink.numOutputRows for progress in query.recentProgress)
@@ -276,14 +311,13 @@ def floor(workload: Workload) -> Result:
 
 
 def tag(rows: DataFrame, port: int) -> DataFrame:
-    value = rows.columns[-1]
     return rows.select(
         F.lit(port).cast("byte").alias("port"),
         F.xxhash64("order_id").alias("hash"),
         F.unix_micros("ts").alias("time"),
         "order_id",
         "ts",
-        F.col(value).alias("value"),
+        *(F.col(name).alias(f"value{place}") for place, name in enumerate(rows.columns[2:])),
     )
 
 
@@ -318,13 +352,32 @@ def peer(script: str, *arguments: str) -> dict[str, Any]:
 
 
 def penstock(workload: Workload) -> Result:
+    def files(flow: "Flow", name: str) -> "Stream":
+        return flow.parquet(workload.directory / "parquet" / name, progress=delay(), max_files=1, time="ts")
+
+    return joined_by_penstock(workload, files)
+
+
+def dataframe(workload: Workload) -> Result:
+    spark = session({})
+    return joined_by_penstock(
+        workload, lambda flow, name: flow.source(stream(spark, workload, name), time="ts", progress=delay())
+    )
+
+
+def delay() -> Any:
+    import penstock as pk
+
+    return pk.bounded_delay("30 s")
+
+
+def joined_by_penstock(workload: Workload, source: Callable[["Flow", str], "Stream"]) -> Result:
     import penstock as pk
 
     spark = session({})
     with tempfile.TemporaryDirectory(dir=workload.directory, ignore_cleanup_errors=True) as checkpoint:
         flow = pk.Flow(spark, checkpoint=checkpoint, memory=f"{MEMORY_MB} MB")
-        orders = flow.source(stream(spark, workload, "orders"), time="ts", progress=pk.bounded_delay("30 s"))
-        payments = flow.source(stream(spark, workload, "payments"), time="ts", progress=pk.bounded_delay("30 s"))
+        orders, payments = source(flow, "orders"), source(flow, "payments")
         orders.join(payments, on="order_id", within=pk.band(before="10 min", after="10 min")).to_format("noop")
         query = flow.run()
         result = timed(workload, query.streaming_query, query.progress().rows_out, workload.matches)
@@ -350,6 +403,7 @@ def where_the_time_goes(result: Result, epochs: Sequence["EpochReport"]) -> str:
 
 ENGINES: dict[str, Engine] = {
     "penstock": penstock,
+    "dataframe": dataframe,
     "spark-rocksdb": spark_rocksdb,
     "spark-memory": spark_memory,
     "flink-rocksdb": flink_rocksdb,
@@ -378,9 +432,9 @@ def session(conf: Mapping[str, str]) -> SparkSession:
 
 
 def stream(spark: SparkSession, workload: Workload, name: str) -> DataFrame:
-    schema = f"order_id bigint, ts timestamp, {VALUES[name]} double"
-    source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
-    return source.parquet(str(workload.directory / "parquet" / name))
+    folder = workload.directory / "parquet" / name
+    source = spark.readStream.schema(spark.read.parquet(str(folder)).schema).option("maxFilesPerTrigger", 1)
+    return source.parquet(str(folder))
 
 
 def finish(writer: DataStreamWriter, checkpoint: str) -> StreamingQuery:

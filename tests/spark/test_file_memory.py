@@ -29,7 +29,7 @@ def run(spark, folder: Path, feeds: list[Feed]) -> tuple[int, int, set[str]]:
     return query.progress().rows_out, max(epoch.operators["join0"].state_bytes for epoch in epochs), places
 
 
-@pytest.mark.parametrize(("place", "times"), [("driver", 2), ("tasks", 8)])
+@pytest.mark.parametrize(("place", "times"), [("driver", 1), ("tasks", 8)])
 def test_private_memory_stays_within_the_share_wherever_an_epoch_of_files_runs(
     spark, tmp_path, place, times, record_property, monkeypatch
 ):

@@ -6,6 +6,8 @@ import ctypes
 import resource
 from functools import cache
 
+import pyarrow as pa
+
 from penstock.core.budget import Budget
 
 _LOOK, _KEPT = 8, 4
@@ -33,6 +35,7 @@ def return_what_is_freed(share: int) -> None:
 
 def give_back() -> None:
     """Return what the allocator keeps for later: memory that is free must not count against the next phase."""
+    pa.default_memory_pool().release_unused()
     trim = getattr(_c_library(), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -12,7 +12,6 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.core.budget import Budget
 from penstock.core.errors import ConfigError
 from penstock.core.files import pruned
 from penstock.core.operator import Out
@@ -28,6 +27,7 @@ from penstock.runtime.course import Course
 from penstock.runtime.epoch import Epoch
 from penstock.runtime.shard import PortBounds
 from penstock.runtime.tracks import Tracks, followed
+from penstock.spark.allocator import TrimmedBudget, give_back
 from penstock.spark.assembly import Assembly
 from penstock.spark.lateness import Counted
 from penstock.spark.sinks import deliver_tables
@@ -68,7 +68,7 @@ class EpochHere:
         """Run every operator and hand every sink its rows; what each source showed comes back."""
         course, epoch = self._flow.course, self._plan.epoch
         workers = _Workers(self._flow, self._plan, self.attempt)
-        self._budget = budget = Budget(course.share // ROWS_HERE)
+        self._budget = budget = TrimmedBudget(course.share // ROWS_HERE)
         pieces = {source: self._pieces(source) for source in self._files}
         run = Epoch(course, self._plan, self._flow.sinks, pieces, workers, self._followed, budget)
         self.tracks = run.tracks
@@ -119,6 +119,7 @@ class EpochHere:
 
     def _pieces(self, source: SourceNode) -> Iterator[pa.Table]:
         columns = self._columns[source]
+        give_back()
         for path in self._files[source]:
             yield from read_file(source.data.files, path, columns, self._flow.course.share // READ_HERE)
 

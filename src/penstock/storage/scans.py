@@ -6,7 +6,7 @@ Anything else about its columns is an error that names the file. A file without 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +25,10 @@ _PIECE = 1 << 18
 """Rows that are read at a time, where the format allows it."""
 
 _SMALLEST = 1 << 10
-"""Fewer rows are not worth a call."""
+"""Rows that are read first, to see how wide they are,"""
+
+_GROWTH = 16
+"""and how many times as many may be read next."""
 
 Read = Callable[[fs.FileSystem, str, pa.Schema, int | None], Iterator[pa.Table]]
 
@@ -161,19 +164,36 @@ def _read_parquet(
             # Only how many rows there are is known of a file that has none of the columns.
             yield _of_length(sum(file.metadata.row_group(number).num_rows for number in groups))
             return
-        for batch in file.iter_batches(_rows_of(file.metadata, leaves, size), row_groups=groups, columns=leaves):
+        if size is None:
+            batches = file.iter_batches(_PIECE, row_groups=groups, columns=leaves)
+        else:
+            batches = _batches(file, groups, leaves, size)
+        for batch in batches:
             yield pa.Table.from_batches([batch])
 
 
-def _rows_of(about: pq.FileMetaData, leaves: list[str], size: int | None) -> int:
-    """How many rows of some columns are about `size` bytes: what is encoded, and 8 bytes for each value."""
-    if size is None or not about.num_rows:
-        return _PIECE
-    wanted = set(leaves)
-    groups = [about.row_group(number) for number in range(about.num_row_groups)]
-    chunks = (group.column(place) for group in groups for place in range(group.num_columns))
-    encoded = sum(c.total_uncompressed_size for c in chunks if c.path_in_schema.removesuffix(".list.element") in wanted)
-    return int(min(_PIECE, max(_SMALLEST, size // (8 * len(leaves) + encoded // about.num_rows))))
+def _batches(file: pq.ParquetFile, groups: Sequence[int], leaves: list[str], size: int) -> Iterator[pa.RecordBatch]:
+    """Batches of about `size` bytes. How wide rows are is not known before they are read: encoded they may be small.
+
+    So the first batch has few rows, and the next as many more as it shows to be safe.
+    """
+    rows, done = _SMALLEST, 0
+    while True:
+        skip, more = done, rows
+        for batch in file.iter_batches(rows, row_groups=groups, columns=leaves):
+            fresh = batch.slice(min(skip, batch.num_rows))
+            skip -= batch.num_rows - fresh.num_rows
+            if not fresh.num_rows:
+                continue
+            done += fresh.num_rows
+            width = -(-fresh.nbytes // fresh.num_rows)
+            yield fresh
+            more = min(_PIECE, _GROWTH * rows, max(_SMALLEST, size // max(1, width)))
+            if more >= 2 * rows:
+                break
+        else:
+            return
+        rows = more
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
