@@ -13,13 +13,13 @@ What is timed:
 - Flink has no micro-batches: rows per second = all rows ÷ run time of the whole job, in a warm JVM. It reads CSV, as
   its Python package holds no Parquet reader, and takes no checkpoints, which every Spark engine does at each batch.
 - ``floor`` joins nothing: the shuffle and the hop JVM → Python → JVM that any engine in ``mapInArrow`` pays.
-- ``penstock`` reads the files with Arrow (``flow.parquet``), ``dataframe`` is penstock over Spark's streaming DataFrame.
+- ``penstock`` reads the files with Arrow (``flow.parquet``); ``dataframe`` is penstock over a streaming DataFrame.
 
 Engines run one at a time on two cores. Each Spark engine first runs over throw-away rows, so that the JVM has compiled
 what it uses. The full benchmark runs all in the listed order, then in the reverse one, and the better rate of an
 engine's two counts; ``--quick`` is one round over half as many batches of the same size, without Flink on the heap.
-The full benchmark goes on, one round each, with larger micro-batches of 1 M (``@1m``) and 4 M rows (``@4m``) and with ten
-columns of text beside the others (``@wide``), by penstock from both sources, Spark in memory and the floor.
+The full benchmark goes on, one round each, with micro-batches of 1 M (``@1m``) and 4 M rows (``@4m``), and with ten
+columns of text beside the others (``@wide``): penstock from both sources, Spark in memory, and the floor.
 """
 
 import argparse

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from penstock.core.budget import show_bytes
 from penstock.core.errors import FlowError
 from penstock.flow.report import Report
-from penstock.orders import OrdersAndPayments
+from penstock.orders import ORDERS, PAYMENTS, OrdersAndPayments
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from penstock.flow.flow import Flow, Query
 
@@ -126,16 +126,20 @@ class _Demo:
         import penstock as pk
 
         flow = pk.Flow(spark, checkpoint=str(self.folder / "checkpoint"), memory=MEMORY)
-        orders = flow.source(
-            self._files(spark, "orders", "order_id BIGINT, shop STRING, amount DECIMAL(10, 2), ts TIMESTAMP"),
+        orders = flow.parquet(
+            self._made("orders"),
             time="ts",
+            schema=ORDERS,
             progress=pk.bounded_delay("30 s"),
+            max_files=FILES_PER_EPOCH,
             name="orders",
         )
-        payments = flow.source(
-            self._files(spark, "payments", "order_id BIGINT, method STRING, paid DOUBLE, ts TIMESTAMP"),
+        payments = flow.parquet(
+            self._made("payments"),
             time="ts",
+            schema=PAYMENTS,
             progress=pk.bounded_delay("30 s", idle="10 s"),
+            max_files=FILES_PER_EPOCH,
             name="payments",
         )
         paid = orders.join(payments, on="order_id", within=pk.band(before="10 min", after="10 min"), how="left")
@@ -143,10 +147,11 @@ class _Demo:
         paid.late.to_parquet(str(self.folder / "late"))
         return flow
 
-    def _files(self, spark: SparkSession, name: str, columns: str) -> DataFrame:
+    def _made(self, name: str) -> Path:
+        """The folder of a stream, which has no file yet."""
         folder = self.folder / "in" / name
         folder.mkdir(parents=True)
-        return spark.readStream.schema(columns).option("maxFilesPerTrigger", FILES_PER_EPOCH).parquet(str(folder))
+        return folder
 
     def _live(self, flow: Flow) -> Query:
         """Let the flow run while the streams are written, until it has taken them whole."""
