@@ -16,7 +16,7 @@ from tests.spark.conftest import Feed
 
 pytestmark = pytest.mark.spark
 
-JOINS = 3
+JOINS = 4
 """Joins of one flow; each has two sources of its own."""
 
 
@@ -27,8 +27,7 @@ def anywhere(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     random, choose = Random(7), Placement.choose
 
     def choose_any(self: Placement, nbytes: int) -> tuple[Any, str]:
-        can = ["spark", *(["driver", "tasks"] if self.why_not is None else [])]
-        places.append(random.choice([place for place in can if place != "tasks" or self.blobs]))
+        places.append(self.at_most(random.choice(["driver"] * 6 + ["tasks", "spark"])))
         choose(self, nbytes)
         return places[-1], "drawn"
 
@@ -83,7 +82,7 @@ def _join(flow: pk.Flow, feeds: list[Feed], number: int, run: JoinRun, place: in
 
 def test_random_joins_of_files_equal_those_of_duckdb_wherever_an_epoch_runs(spark, tmp_path, draws, anywhere):
     failures = []
-    for flow, seed in enumerate(draws(10)):
+    for flow, seed in enumerate(draws(24)):
         runs = draw_runs(seed, JOINS)
         for number, (run, found) in enumerate(zip(runs, ran(spark, runs, tmp_path / str(flow)), strict=True)):
             said = difference(run, *found)

@@ -40,8 +40,8 @@ def side_by_side(stores: Sequence[Store], epoch: int) -> pa.Table:
     return pa.concat_tables(tables, promote_options="default")
 
 
-def ran(spark, cases: Sequence[LookupCase], folder: Path, postgres: str | None) -> dict[int, list[Any]]:
-    """The pairs of values that come out of each lookup of one flow."""
+def ran(spark, cases: Sequence[LookupCase], folder: Path, postgres: str | None, frames: bool) -> dict[int, list[Any]]:
+    """The pairs of values that come out of each lookup of one flow, whose source is a DataFrame or files."""
     # The names of folders are those of tables on the server, which all flows share.
     stores = [Store(case, folder / f"{folder.name}_{n}", postgres) for n, case in enumerate(cases)]
     tables = [
@@ -57,14 +57,19 @@ def ran(spark, cases: Sequence[LookupCase], folder: Path, postgres: str | None) 
         flow = pk.Flow(
             spark, checkpoint=f"{folder}/checkpoint", memory=max(2_000_000, 2 * setting.memory), shards=setting.shards
         )
-        rows, lookups = feed.stream(spark), []
+        rows, lookups = feed.stream(spark) if frames else None, []
+        source = None if frames else flow.parquet(feed.folder, time="t", schema=feed.schema, max_files=1)
         for number, (case, store, table) in enumerate(zip(cases, stores, tables, strict=True)):
             key = f"k_{case.kind}"
-            ours = flow.source(
-                rows.where(f"lookup = {number}").select(key, "v", "t"),
-                time="t",
-                progress=pk.ordered(),
-                name=f"s{number}",
+            ours = (
+                flow.source(
+                    rows.where(f"lookup = {number}").select(key, "v", "t"),
+                    time="t",
+                    progress=pk.ordered(),
+                    name=f"s{number}",
+                )
+                if source is None
+                else source.where(f"lookup = {number}").select(key, "v", "t")
             )
             answers = ours.lookup(
                 table,
@@ -86,7 +91,7 @@ def test_random_lookups_on_spark_equal_joins_of_duckdb(interpreted, tmp_path, dr
     failures = []
     for flow, seed in enumerate(draws(17)):
         cases = [case for case in drawn(seed) if case.store != "postgresql" or postgres_if_there]
-        found = ran(interpreted, cases, tmp_path / str(flow), postgres_if_there)
+        found = ran(interpreted, cases, tmp_path / str(flow), postgres_if_there, frames=flow % 2 == 0)
         for number, case in enumerate(cases):
             wrong = difference(case, found[number])
             if wrong:

@@ -23,13 +23,18 @@ pytestmark = pytest.mark.spark
 EVENTS = Events(epoch_rows=2000, epochs=3, pause_us=6_000_000)
 
 
-def test_every_query_gives_the_rows_of_its_definition(interpreted: SparkSession, tmp_path: Path):
+@pytest.mark.parametrize("source", ["files", pytest.param("dataframe", marks=pytest.mark.deep)])
+def test_every_query_gives_the_rows_of_its_definition(interpreted: SparkSession, tmp_path: Path, source: str):
     EVENTS.write(tmp_path / "events", files_per_epoch=2)
     definition = Definition(tmp_path / "events")
-    schema = interpreted.read.parquet(str(tmp_path / "events")).schema
-    files = interpreted.readStream.schema(schema).option("maxFilesPerTrigger", 2).parquet(str(tmp_path / "events"))
     flow = pk.Flow(interpreted, checkpoint=str(tmp_path / "state"), memory="512 MB")
-    events = flow.source(files, time="dateTime", progress=pk.bounded_delay("4 s"), name="events")
+    folder, progress = str(tmp_path / "events"), pk.bounded_delay("4 s")
+    if source == "files":
+        events = flow.parquet(folder, time="dateTime", progress=progress, name="events", max_files=2)
+    else:
+        reader = interpreted.readStream.schema(interpreted.read.parquet(folder).schema)
+        frame = reader.option("maxFilesPerTrigger", 2).parquet(folder)
+        events = flow.source(frame, time="dateTime", progress=progress, name="events")
     results = {name: query.build(flow, events).to_memory() for name, query in QUERIES.items()}
     flow.run()
     for name, query in QUERIES.items():

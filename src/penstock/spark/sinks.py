@@ -41,12 +41,15 @@ def deliver_counted(sink: Sink, rows: DataFrame, epoch: int) -> int:
 def deliver_tables(flow: Assembly, sink: Sink, tables: Iterator[pa.Table], epoch: int) -> int:
     """Hand a sink an epoch's rows that are here, piece by piece; how many there were."""
     schema = flow.schemas.late(sink.node) if sink.emits == "late" else flow.schemas.of(sink.node)
+    columns = arrow_columns(schema)
+    # Spark says of more columns that they are never null.
+    tables = (pa.Table.from_arrays(table.columns, schema=columns) for table in tables)
     try:
         if isinstance(sink, ParquetSink) and is_local(sink.path):
-            return _parquet_here(sink, tables, arrow_columns(schema), epoch)
+            return _parquet_here(sink, tables, columns, epoch)
         if isinstance(sink, FormatSink) and sink.name == "noop":
             return sum(table.num_rows for table in tables)
-        whole = pa.concat_tables([arrow_columns(schema).empty_table(), *tables])
+        whole = pa.concat_tables([columns.empty_table(), *tables])
         if isinstance(sink, MemorySink):
             sink.epochs[epoch] = whole
         else:
