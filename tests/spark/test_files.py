@@ -266,6 +266,22 @@ def test_what_only_spark_can_compute_runs_in_spark_and_says_why(spark, tmp_path)
     assert "in tasks that get their rows from Spark: 'soundex(s) AS code' cannot be computed" in str(query.explain())
 
 
+@pytest.mark.parametrize("place", PLACES)
+def test_columns_that_are_never_null_reach_every_sink(spark, tmp_path, at, place):
+    at(lambda: place)
+    write(tmp_path / "in", 0, PLAIN)
+    flow = pk.Flow(spark, checkpoint=f"{tmp_path}/checkpoint", memory="16 MB")
+    rows = flow.parquet(tmp_path / "in", time="t").select("t", "7 AS seven", "'x' AS text")
+    out = rows.to_memory()
+    rows.to_parquet(f"{tmp_path}/out")
+    rows.to_format("json", path=f"{tmp_path}/json")
+    flow.run()
+    expected = Counter({(t, 7, "x"): 1 for t in (1, 2, 3)})
+    assert multiset(out.table()) == expected
+    assert multiset(spark.read.parquet(f"{tmp_path}/out").select("t", "seven", "text").toArrow()) == expected
+    assert spark.read.json(f"{tmp_path}/json").count() == 3
+
+
 def test_files_and_a_dataframe_in_one_flow(spark, tmp_path):
     write(tmp_path / "in", 0, pa.table({"t": [1, 2], "k": [1, 2]}))
     flow = pk.Flow(spark, checkpoint=f"{tmp_path}/checkpoint", memory="16 MB")

@@ -175,7 +175,8 @@ def _read_parquet(
 def _batches(file: pq.ParquetFile, groups: Sequence[int], leaves: list[str], size: int) -> Iterator[pa.RecordBatch]:
     """Batches of about `size` bytes. How wide rows are is not known before they are read: encoded they may be small.
 
-    So the first batch has few rows, and the next as many more as it shows to be safe.
+    So the first batch has few rows, and each tells how many the next may have. To go on with another number the reader
+    begins anew and passes over what it has given.
     """
     rows, done = _SMALLEST, 0
     while True:
@@ -189,7 +190,7 @@ def _batches(file: pq.ParquetFile, groups: Sequence[int], leaves: list[str], siz
             width = -(-fresh.nbytes // fresh.num_rows)
             yield fresh
             more = min(_PIECE, _GROWTH * rows, max(_SMALLEST, size // max(1, width)))
-            if more >= 2 * rows:
+            if more >= 2 * rows or 2 * more <= rows:
                 break
         else:
             return

@@ -1,0 +1,37 @@
+"""Where an epoch of files runs."""
+
+from __future__ import annotations
+
+from penstock.spark.place import Placement
+
+
+def test_an_epoch_runs_where_the_driver_is_until_tasks_are_predicted_to_be_faster():
+    placement = Placement()
+    assert placement.choose(10**9) == ("driver", "no epoch has been measured yet")
+    placement.learn("driver", 10**6, seconds=0.1)
+    assert placement.choose(10**6)[0] == "driver"
+    place, why = placement.choose(10**8)
+    assert (place, why) == ("tasks", "6.13 s are predicted there, 10.00 s where the driver is")
+    placement.learn("tasks", 10**8, seconds=20)
+    assert placement.choose(10**8)[0] == "driver"
+
+
+def test_what_did_not_fit_goes_to_tasks_and_so_does_what_is_almost_as_large():
+    placement = Placement()
+    placement.did_not_fit(1000)
+    assert placement.choose(900) == ("tasks", "900 bytes of files do not fit the memory of one task")
+    assert placement.choose(700)[0] == "driver"
+
+
+def test_what_tasks_cannot_do_alone_goes_to_spark():
+    placement = Placement(blobs=False)
+    placement.did_not_fit(1000)
+    assert placement.choose(1000)[0] == placement.elsewhere == placement.at_most("tasks") == "spark"
+    assert Placement(why_not="a DataFrame").choose(5) == ("spark", "a DataFrame")
+    assert Placement(why_not="a DataFrame").at_most("driver") == "spark"
+
+
+def test_an_epoch_without_files_teaches_nothing():
+    placement = Placement()
+    placement.learn("driver", 0, seconds=3.0)
+    assert placement.choose(5)[1] == "no epoch has been measured yet"

@@ -1,0 +1,166 @@
+"""Reading files with Arrow: pieces, columns, types, and what is told of bad ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.core.errors import ConfigError, SourceError
+from penstock.core.files import Files, pruned, standard_columns
+from penstock.storage.scans import epochs_of, files_of, listed_files, portions, read_file
+
+ROWS = pa.table({"t": range(5000), "s": [{"a": n, "b": "x" * 9} for n in range(5000)], "w": ["y" * 50] * 5000})
+
+
+def read(path: Path, columns: pa.Schema | None = None, **options) -> pa.Table:
+    files = files_of("parquet", path.parent, None, None, None)
+    wanted = files.columns if columns is None else columns
+    return pa.concat_tables([wanted.empty_table(), *read_file(files, str(path), wanted, **options)])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    pq.write_table(ROWS, tmp_path / "a.parquet", row_group_size=1500)
+    return tmp_path / "a.parquet"
+
+
+@pytest.mark.parametrize("size", [None, 1, 40_000, 10**9])
+def test_pieces_of_any_size_have_each_row_once_in_order(path, size):
+    assert read(path, size=size).equals(ROWS.cast(read(path).schema))
+
+
+def test_pieces_are_no_larger_than_asked_for_though_rows_are_encoded_small(tmp_path):
+    same = pa.table({"t": range(60_000), "w": pa.array(["z" * 1000] * 60_000)})
+    pq.write_table(same, tmp_path / "a.parquet")
+    assert (tmp_path / "a.parquet").stat().st_size < 2_000_000, "encoded as a dictionary"
+    files = files_of("parquet", tmp_path, None, None, None)
+    pieces = list(read_file(files, str(tmp_path / "a.parquet"), files.columns, 4_000_000))
+    assert max(piece.nbytes for piece in pieces) <= 4_500_000
+    assert sum(piece.num_rows for piece in pieces) == 60_000
+
+
+def test_the_row_groups_of_a_file_make_it_up(path):
+    files = files_of("parquet", path.parent, None, None, None)
+    found = portions(files, str(path))
+    assert [portion.group for portion in found] == [0, 1, 2, 3]
+    parts = [read(path, group=portion.group) for portion in found]
+    assert pa.concat_tables(parts).equals(read(path))
+
+
+def test_a_field_of_a_struct_is_read_by_itself(path):
+    columns = pruned(read(path).schema, [("s", "a"), ("t",)])
+    found = read(path, columns)
+    assert found.schema.field("s").type == pa.struct({"a": pa.int64()})
+    assert found.column("s").to_pylist()[7] == {"a": 7}
+
+
+def test_a_file_that_has_none_of_the_columns_has_rows_of_nulls(path):
+    columns = pa.schema({"more": pa.string()})
+    assert read(path, columns).column("more").null_count == 5000
+
+
+def test_struct_fields_that_a_file_lacks_are_null_and_null_structs_stay_null(tmp_path):
+    rows = pa.table({"t": [1, 2], "s": pa.array([{"a": 1}, None], pa.struct({"a": pa.int32()}))})
+    pq.write_table(rows, tmp_path / "a.parquet")
+    columns = pa.schema({"s": pa.struct({"a": pa.int64(), "b": pa.string()})})
+    assert read(tmp_path / "a.parquet", columns).to_pylist() == [{"s": {"a": 1, "b": None}}, {"s": None}]
+
+
+def test_types_are_those_that_spark_has():
+    given = pa.schema(
+        {
+            "u": pa.uint64(),
+            "ns": pa.timestamp("ns", "Europe/Berlin"),
+            "s": pa.struct({"d": pa.dictionary(pa.int8(), pa.large_string())}),
+            "l": pa.large_list(pa.float16()),
+            "b": pa.binary(16),
+            "m": pa.map_(pa.string_view(), pa.date64()),
+        }
+    )
+    assert standard_columns(given).types == [
+        pa.decimal128(20, 0),
+        pa.timestamp("us", "UTC"),
+        pa.struct({"d": pa.string()}),
+        pa.list_(pa.field("element", pa.float32())),
+        pa.binary(),
+        pa.map_(pa.string(), pa.date32()),
+    ]
+
+
+@pytest.mark.parametrize("kind", [pa.duration("s"), pa.decimal256(60, 2), pa.struct([]), pa.list_(pa.time32("s"))])
+def test_types_that_spark_does_not_have_are_refused(kind):
+    with pytest.raises(ConfigError, match="Column 'c' is of type .*, which Spark does not have"):
+        standard_columns(pa.schema({"c": kind}))
+
+
+def test_unsigned_numbers_dictionaries_and_nanoseconds_come_as_what_spark_has(tmp_path):
+    rows = pa.table(
+        {
+            "u": pa.array([2**64 - 1], pa.uint64()),
+            "d": pa.array(["a"]).dictionary_encode(),
+            "ns": pa.array([1_000], pa.timestamp("ns")),
+        }
+    )
+    pq.write_table(rows, tmp_path / "a.parquet")
+    found = read(tmp_path / "a.parquet")
+    assert [str(found.column(name)[0]) for name in ("u", "d", "ns")] == [
+        str(2**64 - 1),
+        "a",
+        "1970-01-01 00:00:00.000001",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "said"),
+    [
+        ({"c": ["1"]}, {"c": pa.int64()}, "Column 'c' of .*a.parquet is string, but the source has it as int64"),
+        ({"c": [2**40]}, {"c": pa.int32()}, "is int64, but the source has it as int32: Integer value"),
+        ({"c": [1]}, {"c": pa.float64()}, "is int64, but the source has it as double"),
+        (
+            {"c": pa.array([1], pa.timestamp("us"))},
+            {"c": pa.timestamp("us", "UTC")},
+            r"is timestamp\[us\], but the source has it as timestamp\[us, tz=UTC\]",
+        ),
+        ({"c": pa.array([1], pa.timestamp("ns"))}, {"c": pa.timestamp("us")}, "would lose data"),
+    ],
+)
+def test_a_column_of_another_type_is_told(tmp_path, rows, columns, said):
+    pq.write_table(pa.table(rows), tmp_path / "a.parquet")
+    with pytest.raises(SourceError, match=said):
+        read(tmp_path / "a.parquet", pa.schema(columns))
+
+
+def test_files_are_listed_as_spark_lists_them(tmp_path):
+    for name in ("b", "a", "sub/c", "_staging/d", ".hidden", "_SUCCESS", "_k=1/e"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found = listed_files(Files("csv", str(tmp_path), pa.schema([])))
+    assert [path[len(str(tmp_path)) + 1 :] for path in found] == ["_k=1/e", "a", "b", "sub/c"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "epochs"),
+    [((None, None), [10]), ((3, None), [3, 3, 3, 1]), ((None, 1), [1] * 10), ((4, 10**9), [4, 4, 2])],
+)
+def test_an_epoch_takes_so_many_files_or_bytes(tmp_path, limits, epochs):
+    for number in range(10):
+        pq.write_table(pa.table({"t": [number]}), tmp_path / f"{number}.parquet")
+    files = files_of("parquet", tmp_path, None, *limits)
+    tables = list(epochs_of(files))
+    assert [table.num_rows for table in tables] == epochs
+    assert pa.concat_tables(tables).column("t").to_pylist() == list(range(10))
+
+
+def test_wide_rows_after_narrow_ones_do_not_make_a_large_piece(tmp_path):
+    texts = ["a"] * 2000 + ["b" * 2000] * 20_000
+    pq.write_table(pa.table({"t": np.arange(len(texts)), "w": texts}), tmp_path / "a.parquet")
+    files = files_of("parquet", tmp_path, None, None, None)
+    pieces = list(read_file(files, str(tmp_path / "a.parquet"), files.columns, 1_000_000))
+    # The first rows show nothing of what follows: up to 16 times as many may be read at once.
+    assert max(piece.nbytes for piece in pieces) < 16 * 1024 * 2020
+    assert [piece.nbytes for piece in pieces][-2] < 2_200_000
+    assert sum(piece.num_rows for piece in pieces) == len(texts)
