@@ -93,7 +93,7 @@ def test_types_are_those_that_spark_has():
 
 @pytest.mark.parametrize("kind", [pa.duration("s"), pa.decimal256(60, 2), pa.struct([]), pa.list_(pa.time32("s"))])
 def test_types_that_spark_does_not_have_are_refused(kind):
-    with pytest.raises(ConfigError, match="Column 'c' is of type .*, which Spark does not have"):
+    with pytest.raises(ConfigError, match=r"Column 'c' is of type .*, which Spark does not have"):
         standard_columns(pa.schema({"c": kind}))
 
 
