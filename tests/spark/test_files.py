@@ -19,6 +19,7 @@ import penstock as pk
 from penstock.core.errors import ConfigError, FlowError, SourceError
 from penstock.kernels.xxhash import xxhash64
 from penstock.spark.place import Placement
+from penstock.spark.session import settings
 from tests.kernels.test_xxhash import KINDS
 from tests.spark.conftest import multiset
 
@@ -280,6 +281,74 @@ def test_columns_that_are_never_null_reach_every_sink(spark, tmp_path, at, place
     assert multiset(out.table()) == expected
     assert multiset(spark.read.parquet(f"{tmp_path}/out").select("t", "seven", "text").toArrow()) == expected
     assert spark.read.json(f"{tmp_path}/json").count() == 3
+
+
+ZONED = pa.table({"t": [1], "z": pa.array([1_593_570_600_000_000], pa.timestamp("us", "UTC"))})
+"""Half past two in the night of 2020-07-01 in UTC, which is the evening before in New York."""
+
+
+@pytest.mark.parametrize(
+    ("expression", "there"),
+    [
+        ("hour(z)", 22),
+        ("CAST(z AS STRING)", "2020-06-30 22:30:00"),
+        ("dayofmonth(z)", 30),
+        ("z >= TIMESTAMP '2020-07-01 00:00:00'", False),
+    ],
+)
+def test_expressions_go_by_the_time_zone_of_the_session(spark, tmp_path, expression, there):
+    write(tmp_path / "in", 0, ZONED)
+    with settings(spark, {"spark.sql.session.timeZone": "America/New_York"}):
+        flow = pk.Flow(spark, checkpoint=f"{tmp_path}/checkpoint", memory="16 MB")
+        source = flow.parquet(tmp_path / "in", time="t")
+        out, kept = source.select("t", f"{expression} AS v").to_memory(), source.where("hour(z) = 22").to_memory()
+        query = flow.run()
+    assert out.table().column("v").to_pylist() == [there]
+    assert kept.table().num_rows == 1
+    assert "may depend on the session's time zone, America/New_York" in str(query.explain())
+
+
+def test_what_does_not_depend_on_the_zone_runs_where_the_driver_is_in_any_zone(spark, tmp_path):
+    write(tmp_path / "in", 0, PLAIN)
+    with settings(spark, {"spark.sql.session.timeZone": "America/New_York"}):
+        flow = pk.Flow(spark, checkpoint=f"{tmp_path}/checkpoint", memory="16 MB")
+        flow.parquet(tmp_path / "in", time="t").where("id > 10").select("t", "id * 2 AS twice").to_memory()
+        assert "ran where the driver is" in str(flow.run().explain())
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_relative_paths_are_those_of_the_driver_though_it_went_to_another_folder(
+    spark, tmp_path, monkeypatch, at, place
+):
+    at(lambda: place)
+    monkeypatch.chdir(tmp_path)
+    write(Path("i?n"), 0, PLAIN)
+    flow = pk.Flow(spark, checkpoint="checkpoint", memory="16 MB")
+    rows = flow.parquet("i?n", time="t", schema=PLAIN.schema)
+    out = rows.to_memory()
+    rows.to_parquet("out")
+    flow.run()
+    assert multiset(out.table()) == multiset(PLAIN)
+    assert pq.read_table(tmp_path / "out").num_rows == 3
+    assert (tmp_path / "checkpoint" / "ledger").is_dir()
+    assert (tmp_path / "checkpoint" / "spark").is_dir()
+
+
+def test_sinks_and_checkpoints_inside_the_folder_that_is_read_are_refused(spark, tmp_path):
+    write(tmp_path / "in", 0, PLAIN)
+    flow = pk.Flow(spark, checkpoint=f"{tmp_path}/checkpoint", memory="16 MB")
+    flow.parquet(tmp_path / "in", time="t").to_parquet(f"{tmp_path}/in/out")
+    with pytest.raises(ConfigError, match=r"to which parquet .*/in/out of the same flow writes"):
+        flow.run()
+    flow = pk.Flow(spark, checkpoint=f"{tmp_path}/in/checkpoint", memory="16 MB")
+    flow.parquet(tmp_path / "in", time="t").to_memory()
+    with pytest.raises(ConfigError, match=r"it would read the flow's state"):
+        flow.run()
+    assert [path.name for path in (tmp_path / "in").iterdir()] == ["000.parquet"]
+    flow = pk.Flow(spark, checkpoint=f"{tmp_path}/in/_checkpoint", memory="16 MB")
+    out = flow.parquet(tmp_path / "in", time="t").to_memory()
+    flow.run()
+    assert out.table().num_rows == 3
 
 
 def test_files_and_a_dataframe_in_one_flow(spark, tmp_path):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -119,7 +122,8 @@ def test_unsigned_numbers_dictionaries_and_nanoseconds_come_as_what_spark_has(tm
     [
         ({"c": ["1"]}, {"c": pa.int64()}, "Column 'c' of .*a.parquet is string, but the source has it as int64"),
         ({"c": [2**40]}, {"c": pa.int32()}, "is int64, but the source has it as int32: Integer value"),
-        ({"c": [1]}, {"c": pa.float64()}, "is int64, but the source has it as double"),
+        ({"c": [2**53 + 1]}, {"c": pa.float64()}, "is int64, but the source has it as double: Integer value"),
+        ({"c": [0.5]}, {"c": pa.int64()}, "is double, but the source has it as int64"),
         (
             {"c": pa.array([1], pa.timestamp("us"))},
             {"c": pa.timestamp("us", "UTC")},
@@ -134,12 +138,71 @@ def test_a_column_of_another_type_is_told(tmp_path, rows, columns, said):
         read(tmp_path / "a.parquet", pa.schema(columns))
 
 
-def test_files_are_listed_as_spark_lists_them(tmp_path):
+def test_files_are_listed_as_spark_lists_them_the_oldest_first(tmp_path):
     for name in ("b", "a", "sub/c", "_staging/d", ".hidden", "_SUCCESS", "_k=1/e"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
+        os.utime(tmp_path / name, (1_000 + (name == "a"),) * 2)
     found = listed_files(Files("csv", str(tmp_path), pa.schema([])))
-    assert [path[len(str(tmp_path)) + 1 :] for path in found] == ["_k=1/e", "a", "b", "sub/c"]
+    assert [path[len(str(tmp_path)) + 1 :] for path in found] == ["_k=1/e", "b", "sub/c", "a"]
+
+
+def local_rows(kind: str, folder: Path, schema: pa.Schema | None = None) -> list[dict]:
+    files = files_of(kind, folder, schema, None, None)
+    return pa.concat_tables(epochs_of(files)).to_pylist()
+
+
+def test_only_a_field_without_a_character_is_null_in_csv(tmp_path):
+    (tmp_path / "a.csv").write_text('t,c,s\n1,NaN,NA\n2,,\n3,1.5,""\n')
+    schema = pa.schema({"t": pa.int64(), "c": pa.float64(), "s": pa.string()})
+    first, *others = local_rows("csv", tmp_path, schema)
+    assert first["c"] != first["c"]
+    assert first["s"] == "NA"
+    assert others == [{"t": 2, "c": None, "s": None}, {"t": 3, "c": 1.5, "s": ""}]
+
+
+def test_a_csv_file_whose_first_line_names_no_column_is_told(tmp_path):
+    (tmp_path / "0.csv").write_text("t,c\n1,a\n")
+    (tmp_path / "1.csv").write_text("2,b\n3,c\n")
+    with pytest.raises(SourceError, match=r"1.csv cannot be read as csv: its first line must name columns, and '2, b'"):
+        local_rows("csv", tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_long_rows_and_line_breaks_are_read(tmp_path, kind):
+    texts = ["x" * 3_000_000, *(f"a\n{n}" for n in range(50_000))]
+    if kind == "csv":
+        (tmp_path / "a").write_text("t,s\n" + "".join(f'{n},"{text}"\n' for n, text in enumerate(texts)))
+    else:
+        (tmp_path / "a").write_text("".join(json.dumps({"t": n, "s": s}) + "\n" for n, s in enumerate(texts)))
+    assert [row["s"] for row in local_rows(kind, tmp_path)] == texts
+
+
+def test_dates_in_json_are_read(tmp_path):
+    (tmp_path / "a").write_text('{"t": 1, "d": "2020-02-29"}\n{"t": 2}\n')
+    schema = pa.schema({"t": pa.int64(), "d": pa.date32()})
+    assert [row["d"] for row in local_rows("json", tmp_path, schema)] == [dt.date(2020, 2, 29), None]
+
+
+@pytest.mark.parametrize(("kind", "nothing"), [("csv", "t,c\n"), ("json", "\n")])
+def test_a_first_file_without_rows_does_not_tell_the_columns(tmp_path, kind, nothing):
+    (tmp_path / "0").write_text(nothing)
+    with pytest.raises(ConfigError, match="has no file yet that tells its columns"):
+        files_of(kind, tmp_path, None, None, None)
+    (tmp_path / "1").write_text("t,c\n1,a\n" if kind == "csv" else '{"t": 1, "c": "a"}\n')
+    assert local_rows(kind, tmp_path) == [{"t": 1, "c": "a"}]
+
+
+def test_whole_numbers_are_read_as_floats_where_the_source_has_floats(tmp_path):
+    pq.write_table(pa.table({"c": [1, 2]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"c": [0.5]}), tmp_path / "b.parquet")
+    found = local_rows("parquet", tmp_path, pa.schema({"c": pa.float64()}))
+    assert sorted(row["c"] for row in found) == [0.5, 1.0, 2.0]
+
+
+def test_no_path_is_refused():
+    with pytest.raises(ConfigError, match="path='' names no folder"):
+        files_of("parquet", "", None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,10 @@ def explain(sinks: Sequence[Sink], report: Report, pilots: Pilots, memory: int, 
     """The plan of a flow as text, sinks first, each indented under what it feeds."""
     share = memory // slots
     lines = [f"{host}: {show_bytes(memory)} for all operators, {slots} tasks at a time, {show_bytes(share)} each"]
-    if report.epochs and report.epochs[-1].place:
-        lines.append(f"epoch {report.epochs[-1].epoch} ran {report.epochs[-1].place}")
+    ran = [epoch for epoch in report.epochs if epoch.place]
+    if ran:
+        last = next((epoch for epoch in reversed(ran) if sum(epoch.rows_in.values())), ran[-1])
+        lines.append(f"epoch {last.epoch}, the last with rows, ran {last.place}")
     for sink in sinks:
         if sink.emits == "late":
             names = ", ".join(node.name for node in sources_of(sink.node))

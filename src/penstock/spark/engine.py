@@ -168,7 +168,8 @@ class Engine:
         if len(self.assembly.file_sources) < len(sources):
             names = [source.name for source in sources if source not in self.assembly.file_sources]
             return Placement(why_not=f"source {names[0]!r} is a DataFrame")
-        columns = columns_here(self.course, self.assembly.sinks)
+        zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
+        columns = columns_here(self.course, self.assembly.sinks, zone)
         if isinstance(columns, str):
             return Placement(why_not=columns)
         self._columns = columns

@@ -6,6 +6,7 @@ decided epoch by epoch: where the driver is, or in tasks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -45,7 +46,8 @@ class FileStream:
             reader = reader.option("maxFilesPerTrigger", self.files.max_files)
         if self.files.max_bytes is not None:
             reader = reader.option("maxBytesPerTrigger", self.files.max_bytes)
-        return reader.load(self.files.path).where(sf.lit(False))
+        # Spark takes some characters for a pattern.
+        return reader.load(re.sub(r"([\\*?\[\]{}])", r"\\\1", self.files.path)).where(sf.lit(False))
 
     def rows(self, paths: Sequence[str], tasks: int) -> DataFrame:
         """The rows of some files, read by so many tasks at a time."""

@@ -24,12 +24,12 @@ from penstock.spark.layout import where_pairs
 from penstock.spark.query import SparkQuery
 from penstock.spark.restarts import Start
 from penstock.spark.schemas import Schemas, select, steps_of
-from penstock.spark.session import create_file, names_in
+from penstock.spark.session import create_file, file_system, names_in
 from penstock.spark.tables import FrameTable, read_table_on_spark
 from penstock.spark.types import arrow_columns
 from penstock.spark.use import CheckpointUse
 from penstock.spark.workers import check_workers, use_this_python
-from penstock.storage.files import folder_for, is_within, make_folder
+from penstock.storage.files import folder_for, is_hidden_in, is_within, make_folder, whole_path
 from penstock.storage.scans import files_of
 from penstock.storage.tables.reading import read_table
 from penstock.storage.versioned import Checkpoint
@@ -60,6 +60,8 @@ class SparkFlow(Flow):
         self.shards = shards
         self.spark = spark
         self.checkpoint = str(checkpoint)
+        if file_system(spark, self.checkpoint).getScheme() == "file":
+            self.checkpoint = whole_path(self.checkpoint)
         self._schemas = Schemas()
         self._check_memory(memory)
 
@@ -106,8 +108,17 @@ class SparkFlow(Flow):
                         f"Source {node.name!r} reads {folder!r}, which is in checkpoint={self.checkpoint!r}: the flow "
                         f"would read its own state. Read another folder."
                     )
+                deep = isinstance(node.data, FileStream)
+                if deep and is_within(self.checkpoint, folder) and not is_hidden_in(self.checkpoint, folder):
+                    raise ConfigError(
+                        f"checkpoint={self.checkpoint!r} is in {folder!r}, and source {node.name!r} reads all files in "
+                        f"there: it would read the flow's state. Put the checkpoint beside it."
+                    )
                 for sink in self._sinks:
-                    if sink.folder is not None and is_within(folder, sink.folder):
+                    inside = sink.folder is not None and deep and is_within(sink.folder, folder)
+                    if sink.folder is not None and (
+                        is_within(folder, sink.folder) or (inside and not is_hidden_in(sink.folder, folder))
+                    ):
                         raise ConfigError(
                             f"Source {node.name!r} reads {folder!r}, to which {sink} of the same flow writes: its "
                             f"results would come back as rows. Write them to another folder."

@@ -51,7 +51,7 @@ def check_inputs(spark: SparkSession, sources: Sequence[SourceNode], log: SparkL
 def folders_read(data: DataFrame | FileStream) -> dict[str, bool]:
     """The folders from which a source streams files, and whether it ignores files that are gone."""
     if isinstance(data, FileStream):
-        return {_PATTERN.sub("", data.files.path): False}
+        return {data.files.path: False}
     leaves = data._jdf.queryExecution().analyzed().collectLeaves()
     relations = (leaves.apply(place) for place in range(leaves.size()))
     found = {}

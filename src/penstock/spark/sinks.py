@@ -18,7 +18,7 @@ from penstock.spark.assembly import Assembly
 from penstock.spark.failures import in_function, in_sink
 from penstock.spark.session import file_system
 from penstock.spark.types import arrow_columns
-from penstock.storage.files import is_local, local_path, sync_tree
+from penstock.storage.files import is_local, local_path, sync_tree, whole_path
 
 
 def deliver(sink: Sink, rows: DataFrame, epoch: int) -> None:
@@ -63,7 +63,7 @@ def deliver_tables(flow: Assembly, sink: Sink, tables: Iterator[pa.Table], epoch
 
 def _parquet_here(sink: ParquetSink, tables: Iterator[pa.Table], columns: pa.Schema, epoch: int) -> int:
     """Write beside, then rename, as with Spark: an epoch without rows leaves no folder, but the first the schema."""
-    path = local_path(sink.path) or sink.path
+    path = whole_path(local_path(sink.path) or sink.path)
     staging, final = f"{path}/_staging/epoch={epoch}", f"{path}/epoch={epoch}"
     shutil.rmtree(staging, ignore_errors=True)
     os.makedirs(staging)
@@ -108,7 +108,8 @@ def _parquet(sink: ParquetSink, rows: DataFrame, epoch: int) -> None:
     """Write beside, then rename. An epoch without rows leaves no folder, but the first leaves the schema."""
     count = Observation()
     folder = _Folder(rows.sparkSession, sink.path)
-    staging, final = f"{sink.path}/_staging/epoch={epoch}", f"{sink.path}/epoch={epoch}"
+    path = whole_path(sink.path) if folder.is_local else sink.path
+    staging, final = f"{path}/_staging/epoch={epoch}", f"{path}/epoch={epoch}"
     rows.observe(count, sf.count(sf.lit(1)).alias("rows")).write.mode("overwrite").parquet(staging)
     folder.delete(final)
     if count.get["rows"] or epoch == 0:
@@ -151,7 +152,11 @@ class _Folder:
         if not self._files.rename(self._path(source), self._path(target)):
             raise OSError(f"{source} could not be renamed to {target}.")
 
+    @property
+    def is_local(self) -> bool:
+        return bool(self._files.getScheme() == "file")
+
     def sync(self, path: str) -> None:
         """Make a local folder survive a power cut: once the epoch is committed its rows are not written again."""
-        if self._files.getScheme() == "file":
+        if self.is_local:
             sync_tree(path)

@@ -319,7 +319,18 @@ def path_of(place: str | os.PathLike[str], argument: str) -> str:
             f"{argument}={place!r} is neither a path nor a URI. Write one, as in '/data/customers' or "
             f"'s3://bucket/customers'."
         )
+    if not os.fspath(place):
+        raise ConfigError(f"{argument}='' names no folder. Write a path, as in '/data/customers'.")
     return os.fspath(place)
+
+
+def whole_path(place: str) -> str:
+    """A path from the root; a URI as it is. What else runs a flow may be in another folder, or be led to one.
+
+    >>> whole_path("s3://bucket/in"), whole_path("/data/../in")
+    ('s3://bucket/in', '/in')
+    """
+    return place if "://" in place or place.startswith("file:") else os.path.abspath(place)
 
 
 def find_folder(uri: str) -> tuple[fs.FileSystem, str]:
@@ -349,6 +360,16 @@ def is_within(inner: str, outer: str) -> bool:
     """
     (there, path), (where, folder) = _located(inner), _located(outer)
     return there == where and (path == folder or path.startswith(f"{folder.rstrip('/')}/"))
+
+
+def is_hidden_in(inner: str, outer: str) -> bool:
+    """Whether a folder in another one is passed by when that is read: some name on the way begins with _ or a dot.
+
+    >>> is_hidden_in("/in/_out/x", "/in"), is_hidden_in("/in/out", "/in"), is_hidden_in("/in/_k=1", "/in")
+    (True, False, False)
+    """
+    below = _located(inner)[1][len(_located(outer)[1]) :].strip("/")
+    return any(name[:1] == "." or (name[:1] == "_" and "=" not in name) for name in below.split("/"))
 
 
 def _located(uri: str) -> tuple[str, str]:

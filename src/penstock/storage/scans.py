@@ -19,10 +19,13 @@ from pyarrow import fs
 
 from penstock.core.errors import ConfigError, SourceError
 from penstock.core.files import Files, Format, check_limit, standard_columns
-from penstock.storage.files import find_folder, path_of
+from penstock.storage.files import find_folder, path_of, whole_path
 
 _PIECE = 1 << 18
 """Rows that are read at a time, where the format allows it."""
+
+_BLOCK = 1 << 23
+"""Bytes of a CSV or JSON file that are read at a time: no row may be longer."""
 
 _SMALLEST = 1 << 10
 """Rows that are read first, to see how wide they are,"""
@@ -37,7 +40,7 @@ def files_of(
     format_name: Format, path: Any, schema: pa.Schema | None, max_files: int | None, max_bytes: int | None
 ) -> Files:
     """Files as a source; their columns are those of the first of them unless a schema says which."""
-    place = path_of(path, "path")
+    place = whole_path(path_of(path, "path"))
     columns = _first_columns(format_name, place) if schema is None else schema
     return Files(
         format_name,
@@ -115,7 +118,7 @@ def epochs_of(files: Files) -> Iterator[pa.Table]:
 
 
 def listed_files(files: Files) -> list[str]:
-    """The files that are there now, by name."""
+    """The files that are there now, the oldest first, as Spark takes them; of the same age, by name."""
     system, path = find_folder(files.path)
     about = system.get_file_info(path)
     if about.type == fs.FileType.File:
@@ -124,7 +127,8 @@ def listed_files(files: Files) -> list[str]:
         raise ConfigError(f"path={files.path!r} is not there. Write a folder of {files.format} files.")
     found = system.get_file_info(fs.FileSelector(path, recursive=True))
     below = len(path) + 1
-    return sorted(i.path for i in found if i.type == fs.FileType.File and not _is_hidden(i.path[below:]))
+    shown = [info for info in found if info.type == fs.FileType.File and not _is_hidden(info.path[below:])]
+    return [info.path for info in sorted(shown, key=lambda info: (info.mtime_ns // 10**6, info.path))]
 
 
 def _is_hidden(path: str) -> bool:
@@ -138,9 +142,11 @@ def _first_columns(format_name: Format, path: str) -> pa.Schema:
     for name in there:
         if system.get_file_info(name).size:
             try:
-                return _SCHEMAS[format_name](system, name)
+                columns = _SCHEMAS[format_name](system, name)
             except (pa.ArrowInvalid, OSError) as wrong:
                 raise ConfigError(f"{name} cannot be read as {format_name}: {wrong}") from wrong
+            if columns.names and not any(pa.types.is_null(kind) for kind in columns.types):
+                return columns
     raise ConfigError(
         f"path={path!r} has no file yet that tells its columns. Say which they are, as in "
         f"schema=pa.schema({{'ts': pa.timestamp('us'), 'id': pa.int64()}})."
@@ -225,21 +231,43 @@ def _read_csv(system: fs.FileSystem, path: str, columns: pa.Schema, size: int | 
         column_types=columns,
         include_columns=columns.names,
         include_missing_columns=True,
+        null_values=[""],
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    with system.open_input_stream(path) as source, csv.open_csv(source, convert_options=convert) as batches:
+    there = _csv_schema(system, path).names
+    if not {*there} & {*columns.names}:
+        raise pa.ArrowInvalid(f"its first line must name columns, and {', '.join(there)!r} are none of this source's")
+    with system.open_input_stream(path) as source, _csv(source, convert) as batches:
         for batch in batches:
             yield pa.Table.from_batches([batch])
+
+
+def _csv(source: Any, convert: Any = None) -> Any:
+    from pyarrow import csv
+
+    read, parse = csv.ReadOptions(block_size=_BLOCK), csv.ParseOptions(newlines_in_values=True)
+    return csv.open_csv(source, read, parse, convert or csv.ConvertOptions(null_values=[""], strings_can_be_null=True))
 
 
 def _read_json(system: fs.FileSystem, path: str, columns: pa.Schema, size: int | None) -> Iterator[pa.Table]:
     from pyarrow import json
 
-    parse = json.ParseOptions(explicit_schema=columns, unexpected_field_behavior="ignore")
-    with system.open_input_stream(path) as source, json.open_json(source, parse_options=parse) as batches:
+    # Arrow's reader takes dates for numbers; Arrow itself reads them from texts.
+    dates = [field.name for field in columns if pa.types.is_date(field.type)]
+    given = pa.schema([field.with_type(pa.string()) if field.name in dates else field for field in columns])
+    parse = json.ParseOptions(explicit_schema=given, unexpected_field_behavior="ignore")
+    read = json.ReadOptions(block_size=_BLOCK)
+    with system.open_input_stream(path) as source:
+        if not source.read(_BLOCK).strip():
+            return
+    with system.open_input_stream(path) as source, json.open_json(source, read, parse) as batches:
         for batch in batches:
-            yield pa.Table.from_batches([batch])
+            rows = pa.Table.from_batches([batch])
+            for name in dates:
+                place = rows.schema.get_field_index(name)
+                rows = rows.set_column(place, name, rows.column(place).cast(columns.field(name).type))
+            yield rows
 
 
 def _of_length(rows: int) -> pa.Table:
@@ -255,9 +283,7 @@ def _arrow_schema(system: fs.FileSystem, path: str) -> pa.Schema:
 
 
 def _csv_schema(system: fs.FileSystem, path: str) -> pa.Schema:
-    from pyarrow import csv
-
-    with system.open_input_stream(path) as source, csv.open_csv(source) as batches:
+    with system.open_input_stream(path) as source, _csv(source) as batches:
         return batches.schema
 
 
@@ -265,7 +291,7 @@ def _json_schema(system: fs.FileSystem, path: str) -> pa.Schema:
     from pyarrow import json
 
     with system.open_input_stream(path) as source:
-        return json.read_json(source).schema
+        return json.read_json(source, json.ReadOptions(block_size=_BLOCK)).schema
 
 
 _READERS: Mapping[Format, Read] = {
@@ -300,9 +326,14 @@ def _conformed(rows: pa.Table, columns: pa.Schema, uri: str) -> pa.Table:
             detail = f": {wrong}" if isinstance(wrong, pa.ArrowInvalid) else ""
             raise SourceError(
                 f"Column {field.name!r} of {uri} is {column.type}, but the source has it as {field.type}{detail}. "
-                f"Write the file in that type, or give the source a wider one with schema=."
+                f"Write the file in that type{_or_wider(column.type)}."
             ) from wrong
     return pa.table(arrays, schema=columns)
+
+
+def _or_wider(kind: pa.DataType) -> str:
+    """What else helps against values that do not fit; finer times than Spark has do not get wider."""
+    return "" if pa.types.is_timestamp(kind) else ", or give the source a wider one with schema="
 
 
 def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -346,7 +377,7 @@ def _widens(held: pa.DataType, kind: pa.DataType) -> bool:
     if pa.types.is_null(held) or any(family(held) and family(kind) for family in families):
         return True
     number = pa.types.is_integer(held)
-    return bool(number and (pa.types.is_decimal(kind) or (kind == pa.float64() and held.bit_width <= 32)))
+    return bool(number and (pa.types.is_decimal(kind) or pa.types.is_floating(kind)))
 
 
 _BINARIES = (
