@@ -351,6 +351,16 @@ def test_sinks_and_checkpoints_inside_the_folder_that_is_read_are_refused(spark,
     assert out.table().num_rows == 3
 
 
+def test_an_operator_with_less_memory_than_the_flow_runs_where_the_driver_is(spark, tmp_path):
+    write(tmp_path / "in", 0, PLAIN)
+    flow = pk.Flow(spark, checkpoint=f"{tmp_path}/checkpoint", memory="64 MB")
+    names = pa.table({"id": [10], "name": ["a"]})
+    out = flow.parquet(tmp_path / "in", time="t").lookup(names, on="id", how="left", memory="2 MB").to_memory()
+    query = flow.run()
+    assert out.table().num_rows == 3
+    assert "ran where the driver is" in str(query.explain())
+
+
 def test_files_and_a_dataframe_in_one_flow(spark, tmp_path):
     write(tmp_path / "in", 0, pa.table({"t": [1, 2], "k": [1, 2]}))
     flow = pk.Flow(spark, checkpoint=f"{tmp_path}/checkpoint", memory="16 MB")

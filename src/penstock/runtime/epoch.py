@@ -148,6 +148,7 @@ class Epoch:
             self.late_in[node.name] += split.below
             self.timeless_in[node.name] += split.late.num_rows - split.below
             if node in self._keeps_late:
+                self._budget.charge(split.late.nbytes, f"late rows of {node.name}")
                 late.append(_called_late(split.late, node, split.reasons))
             made: dict[Node, pa.Table] = {node: split.kept}
             for end in ends:

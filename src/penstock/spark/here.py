@@ -142,7 +142,8 @@ class _Workers:
         self.ran.add(node)
         task = self._flow.shard_task(node, plan, ports, self._attempt)
         # What an epoch's rows may take here is not for the shard.
-        task = replace(task, share=task.share - self._flow.course.share // ROWS_HERE)
+        share = self._flow.course.share
+        task = replace(task, share=min(task.share, share - share // ROWS_HERE))
         for rows in task.here(dict(enumerate(arrivals))):
             if not node.config.finds_late:
                 yield Out("results", rows)
