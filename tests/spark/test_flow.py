@@ -472,7 +472,9 @@ def test_a_flow_may_have_more_edges_than_a_byte_can_number(spark, flow):
     schemas = Schemas()
     layout = lay_out(flow._sinks, [], schemas)
     last = replace(layout.branches[0], tag=300)
-    assert {row[TAG] for row in tagged(last, layout, with_time(rows._node), schemas).collect()} == {300}
+    assert {row[TAG] for row in tagged(last, layout, with_time(rows._node, rows._node.data), schemas).collect()} == {
+        300
+    }
 
 
 def test_progress_counts_what_came_and_what_went_out_as_in_process(spark, tmp_path):
