@@ -56,7 +56,7 @@ def drive(folder: Path, how: str, *signals: int, log) -> tuple[int, list[str]]:
 
 
 INTERRUPTED = re.compile(r".* WARN Shell: Interrupted while .*\njava.lang.InterruptedException\n(\tat .*\n)*")
-"""What Hadoop logs if Spark's thread is stopped while a program sets the rights of a file, as it does between epochs."""
+"""What Hadoop logs if Spark's thread is stopped between epochs while a program sets the rights of a file."""
 
 
 def printed(log: Path) -> str:
