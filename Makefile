@@ -21,9 +21,11 @@ demo: $(STAMP)
 	@$(BIN)/penstock doctor --quiet
 	@$(BIN)/penstock demo
 
-# First the tests without Spark, a process on each core. Then two lanes of about the same length side by side: tests that
-# share one session, and those that start drivers of their own, followed by random flows. More at once take longer.
-DRIVERS := tests/spark/drivers tests/spark/test_join_draws.py tests/spark/test_lookup_draws.py
+# First the tests without Spark, a process on each core. Then two lanes of about the same length side by side: most tests
+# that share one session, and those that start drivers of their own, followed by random flows and files. More at once
+# take longer.
+FLOWS := join_draws lookup_draws file_draws files file_memory nexmark stream_static
+DRIVERS := tests/spark/drivers $(FLOWS:%=tests/spark/test_%.py)
 test: lint types
 	$(BIN)/penstock doctor --quiet
 	@$(BIN)/pytest -n 2 -m "not spark and not deep" --durations=10; local=$$?; \

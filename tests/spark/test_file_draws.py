@@ -82,7 +82,7 @@ def _join(flow: pk.Flow, feeds: list[Feed], number: int, run: JoinRun, place: in
 
 def test_random_joins_of_files_equal_those_of_duckdb_wherever_an_epoch_runs(spark, tmp_path, draws, anywhere):
     failures = []
-    for flow, seed in enumerate(draws(24)):
+    for flow, seed in enumerate(draws(32)):
         runs = draw_runs(seed, JOINS)
         for number, (run, found) in enumerate(zip(runs, ran(spark, runs, tmp_path / str(flow)), strict=True)):
             said = difference(run, *found)

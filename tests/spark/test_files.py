@@ -99,7 +99,9 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Counter[Any]
     return found(outs)
 
 
-@pytest.mark.parametrize("places", [*PLACES, "anywhere"])
+@pytest.mark.parametrize(
+    "places", ["driver", "anywhere", *(pytest.param(place, marks=pytest.mark.deep) for place in ("tasks", "spark"))]
+)
 def test_files_give_what_they_give_in_process_wherever_an_epoch_runs_and_across_a_restart(
     spark, tmp_path, at, expected, places
 ):

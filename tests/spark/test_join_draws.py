@@ -1,6 +1,6 @@
-"""Random window joins on real Spark equal DuckDB's: 9 flows of 12 joins in CI, more by --draw-cases.
+"""Random window joins on real Spark equal DuckDB's: 6 flows of 12 joins in CI, more by --draw-cases.
 
-test_file_draws.py has as many whose sources are files.
+test_file_draws.py has more, whose sources are files.
 tests/draws/test_joins.py runs hundreds of such cases through the same task code without Spark.
 """
 
@@ -85,7 +85,7 @@ def _join(flow: pk.Flow, rows, number: int, run: JoinRun, place: int) -> pk.Stre
 
 def test_random_joins_on_spark_equal_those_of_duckdb(interpreted, tmp_path, draws):
     failures = []
-    for flow, seed in enumerate(draws(9)):
+    for flow, seed in enumerate(draws(6)):
         runs = draw_runs(seed, JOINS)
         for number, (run, found) in enumerate(
             zip(runs, ran(interpreted, runs, tmp_path / str(flow), flow % OUTLET == 0), strict=True)

@@ -18,7 +18,7 @@ METHODS = ("oa", "ewj", "ah_ewj", "rpwj", "ewj", "oa", "rpwj", "ah_ewj")
 
 
 @pytest.mark.parametrize("source", ["frames", "files"])
-@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.deep)])
 def test_f34_kills_of_the_driver_change_nothing(kills, source, tmp_path):
     streams = Streams(tmp_path, epochs=20)
     moments = random.Random(11)
