@@ -35,7 +35,9 @@ def return_what_is_freed(share: int) -> None:
 
 def give_back() -> None:
     """Return what the allocator keeps for later: memory that is free must not count against the next phase."""
-    pa.default_memory_pool().release_unused()
+    pool = pa.default_memory_pool()
+    if pool.backend_name != "system":  # of the system's it would do what follows, once more
+        pool.release_unused()
     trim = getattr(_c_library(), "malloc_trim", None)
     if trim is not None:
         trim(0)

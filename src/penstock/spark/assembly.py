@@ -65,6 +65,8 @@ class Assembly:
 
     def files(self, epoch: int, end: bool) -> dict[SourceNode, list[str]]:
         """The files that an epoch has of each source that reads files; the end of the streams brings none."""
+        if not self.file_sources:
+            return {}
         first = len(self.scans)
         logged = {} if end else self.checkpoint.spark.files_by_place(epoch) or {}
         return {
