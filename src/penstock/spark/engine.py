@@ -63,7 +63,7 @@ class Engine:
         """What the last epoch left."""
         return self.course.ledger
 
-    def next_plan(self, epoch: int, now: int, end: bool) -> Plan:
+    def next_plan(self, epoch: int, now: int, end: bool, files: Mapping[SourceNode, Sequence[str]]) -> Plan:
         """What to do in an epoch: as planned before if an earlier attempt was, else from what is known now."""
         course, offsets = self.course, self.checkpoint.spark
         planned = self.checkpoint.planned(epoch)
@@ -75,7 +75,7 @@ class Engine:
             return planned
         versions = course.versions()
         before = self.ledger.tracks
-        nbytes = sum(size_of(path) for paths in self.assembly.files(epoch, end).values() for path in paths)
+        nbytes = sum(size_of(path) for paths in files.values() for path in paths)
         place, why = self.placement.choose(nbytes)
         plan = Plan(
             epoch,
@@ -119,8 +119,9 @@ class Engine:
             raise CheckpointError.other_age(self.checkpoint.uri, epoch, self.ledger.epoch)
         begun = clock.perf_counter()
         self.course.tasks = self._count_slots()
-        plan = self.next_plan(epoch, clock.time_ns() // 1000, end)
-        ran, frames, seen = self._attempt(plan, batch)
+        files = self.assembly.files(epoch, end)
+        plan = self.next_plan(epoch, clock.time_ns() // 1000, end, files)
+        ran, frames, seen = self._attempt(plan, batch, files)
         ledger, operators = self._settle(plan, frames, seen)
         self.checkpoint.commit(ledger)
         self._clean(ledger, frames.attempt)
@@ -142,11 +143,10 @@ class Engine:
         )
 
     def _attempt(
-        self, plan: Plan, batch: DataFrame | None
+        self, plan: Plan, batch: DataFrame | None, files: Mapping[SourceNode, Sequence[str]]
     ) -> tuple[Place, EpochFrames | EpochHere, dict[str, Counted]]:
         """Run what is planned where it is planned; with tasks if it takes too much memory where the driver is."""
         attempt = f"{plan.epoch:08d}-{self._run_id}"
-        files = self.assembly.files(plan.epoch, plan.end)
         place = self.placement.at_most(plan.place)
         if place == "driver":
             here = EpochHere(self.assembly, plan, attempt, files, self._columns)

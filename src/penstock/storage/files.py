@@ -368,7 +368,15 @@ def is_hidden_in(inner: str, outer: str) -> bool:
     >>> is_hidden_in("/in/_out/x", "/in"), is_hidden_in("/in/out", "/in"), is_hidden_in("/in/_k=1", "/in")
     (True, False, False)
     """
-    below = _located(inner)[1][len(_located(outer)[1]) :].strip("/")
+    return is_hidden(_located(inner)[1][len(_located(outer)[1]) :].strip("/"))
+
+
+def is_hidden(below: str) -> bool:
+    """Whether Spark passes by what is at a path below a folder that it reads: some name begins with _ or a dot.
+
+    >>> is_hidden("a/_SUCCESS"), is_hidden("_k=1/a")
+    (True, False)
+    """
     return any(name[:1] == "." or (name[:1] == "_" and "=" not in name) for name in below.split("/"))
 
 

@@ -19,7 +19,7 @@ from pyarrow import fs
 
 from penstock.core.errors import ConfigError, SourceError
 from penstock.core.files import Files, Format, check_limit, standard_columns
-from penstock.storage.files import find_folder, path_of, whole_path
+from penstock.storage.files import find_folder, is_hidden, path_of, whole_path
 
 _PIECE = 1 << 18
 """Rows that are read at a time, where the format allows it."""
@@ -127,13 +127,8 @@ def listed_files(files: Files) -> list[str]:
         raise ConfigError(f"path={files.path!r} is not there. Write a folder of {files.format} files.")
     found = system.get_file_info(fs.FileSelector(path, recursive=True))
     below = len(path) + 1
-    shown = [info for info in found if info.type == fs.FileType.File and not _is_hidden(info.path[below:])]
+    shown = [info for info in found if info.type == fs.FileType.File and not is_hidden(info.path[below:])]
     return [info.path for info in sorted(shown, key=lambda info: (info.mtime_ns // 10**6, info.path))]
-
-
-def _is_hidden(path: str) -> bool:
-    """Whether Spark would pass a file by: its name, or that of a folder it is in, begins with a dot or underscore."""
-    return any(part[0] == "." or (part[0] == "_" and "=" not in part) for part in path.split("/"))
 
 
 def _first_columns(format_name: Format, path: str) -> pa.Schema:
