@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executa
 
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.spark.place import Place, Placement
 from penstock.spark.session import settings
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -39,6 +41,16 @@ def spark() -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def places(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each epoch run at a random place that its flow can run at: small ones would all run where the driver is."""
+    if request.node.get_closest_marker("spark") is None or request.node.get_closest_marker("own_place") is not None:
+        return
+    random = Random(request.node.nodeid)
+    choices: list[Place] = ["driver", "tasks", "spark"]
+    monkeypatch.setattr(Placement, "choose", lambda self, size: (self.at_most(random.choice(choices)), "drawn"))
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.spark.layout import TAG, lay_out, tagged, with_time
+from penstock.core.rows import TIME
+from penstock.spark.layout import TAG, lay_out, tagged
 from penstock.spark.schemas import Schemas
 from tests.spark.conftest import Feed, multiset
 
@@ -472,9 +473,8 @@ def test_a_flow_may_have_more_edges_than_a_byte_can_number(spark, flow):
     schemas = Schemas()
     layout = lay_out(flow._sinks, [], schemas)
     last = replace(layout.branches[0], tag=300)
-    assert {row[TAG] for row in tagged(last, layout, with_time(rows._node, rows._node.data), schemas).collect()} == {
-        300
-    }
+    timed = rows._node.data.withColumnRenamed("t", TIME)
+    assert {row[TAG] for row in tagged(last, layout, timed.selectExpr("*", f"{TIME} AS t"), schemas).collect()} == {300}
 
 
 def test_progress_counts_what_came_and_what_went_out_as_in_process(spark, tmp_path):

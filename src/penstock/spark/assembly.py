@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.flow.graph import OperatorNode, SourceNode
 from penstock.flow.sinks import Sink
@@ -15,10 +15,11 @@ from penstock.runtime.shard import PortBounds
 from penstock.spark.arrivals import Inlet
 from penstock.spark.experience import Experience
 from penstock.spark.file_stream import FileStream, path_in_log
-from penstock.spark.layout import Branch, Layout, lay_out, tagged, with_time
+from penstock.spark.layout import Layout, lay_out
 from penstock.spark.schemas import Schemas
+from penstock.spark.source_rows import SourceRows
 from penstock.spark.task import ShardTask, packed
-from penstock.spark.types import nulls, union
+from penstock.spark.types import union
 from penstock.storage.versioned import Checkpoint, Plan
 
 
@@ -31,20 +32,33 @@ class Assembly:
     checkpoint: Checkpoint
     course: Course
     schemas: Schemas
+    source_rows: SourceRows
     layout: Layout
     experience: Experience
 
     @classmethod
-    def of(cls, spark: SparkSession, sinks: Sequence[Sink], checkpoint: Checkpoint, course: Course) -> Assembly:
-        """A flow that has yet to run."""
+    def of(
+        cls,
+        spark: SparkSession,
+        sinks: Sequence[Sink],
+        checkpoint: Checkpoint,
+        course: Course,
+        columns: Mapping[SourceNode, pa.Schema],
+    ) -> Assembly:
+        """A flow that has yet to run, and needs these columns of its sources."""
         schemas = Schemas()
         layout = lay_out(sinks, course.operators, schemas)
-        return cls(spark, sinks, checkpoint, course, schemas, layout, Experience())
+        return cls(spark, sinks, checkpoint, course, schemas, SourceRows.of(columns), layout, Experience())
 
     @property
-    def scans(self) -> list[Branch]:
-        """The branches that stream from sources, in the order by which Spark's offsets know them."""
-        return [branch for branch in self.layout.branches if branch.streams]
+    def frames(self) -> list[SourceNode]:
+        """The sources that are DataFrames."""
+        return [source for source in self.course.sources if not isinstance(source.data, FileStream)]
+
+    @property
+    def streaming(self) -> list[SourceNode]:
+        """Those that stream."""
+        return [source for source in self.frames if source.data.isStreaming]
 
     @property
     def file_sources(self) -> list[SourceNode]:
@@ -54,33 +68,34 @@ class Assembly:
     @property
     def scanned(self) -> list[SourceNode]:
         """The sources as Spark follows them, in the order by which its offsets know them."""
-        roots = [branch.edge.root for branch in self.scans]
-        return [*(root for root in roots if isinstance(root, SourceNode)), *self.file_sources]
+        # By name: the order in which sinks need them may be another at the next start.
+        return [*sorted(self.streaming, key=_name), *sorted(self.file_sources, key=_name)]
 
     def stream(self) -> DataFrame:
-        """The streaming sources' rows, tagged, and a heartbeat that keeps epochs coming when they are silent."""
+        """The streaming sources' rows, and a heartbeat that keeps epochs coming when they are silent."""
         beat = self.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1)
-        quiet = [*(source.data.names() for source in self.file_sources), beat.load().where("value < 0")]
-        return union([*map(self.tagged, self.scans), *(rows.select(*self.empty_columns()) for rows in quiet)])
+        rows = [
+            source.data.names().select(*self.source_rows.nothing())
+            if isinstance(source.data, FileStream)
+            else self.source_rows.gathered(source, source.data)
+            for source in self.scanned
+        ]
+        return union([*rows, beat.load().where("value < 0").select(*self.source_rows.nothing())])
+
+    def no_rows(self) -> DataFrame:
+        """No rows, in the columns that sources share."""
+        return self.spark.range(0).select(*self.source_rows.nothing())
 
     def files(self, epoch: int, end: bool) -> dict[SourceNode, list[str]]:
         """The files that an epoch has of each source that reads files; the end of the streams brings none."""
         if not self.file_sources:
             return {}
-        first = len(self.scans)
         logged = {} if end else self.checkpoint.spark.files_by_place(epoch) or {}
         return {
-            source: [path_in_log(uri) for uri in logged.get(first + place, ())]
-            for place, source in enumerate(self.file_sources)
+            source: [path_in_log(uri) for uri in logged.get(place, ())]
+            for place, source in enumerate(self.scanned)
+            if source in self.file_sources
         }
-
-    def tagged(self, branch: Branch, rows: DataFrame | None = None) -> DataFrame:
-        """The rows of a branch from a source, in the tagged union; of a source of files, `rows` are what was read."""
-        source = branch.edge.root
-        if not isinstance(source, SourceNode):
-            raise TypeError(branch)
-        given = source.data if rows is None else rows
-        return tagged(branch, self.layout, with_time(source, given), self.schemas)
 
     def shard_task(
         self,
@@ -112,6 +127,6 @@ class Assembly:
             blobs=blobs,
         )
 
-    def empty_columns(self) -> list[Column]:
-        """The columns of the tagged union, all null."""
-        return [nulls(kind, name) for name, kind in self.layout.columns]
+
+def _name(source: SourceNode) -> str:
+    return source.name

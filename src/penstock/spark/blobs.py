@@ -20,7 +20,7 @@ from penstock.kernels.route import by_shard
 from penstock.runtime.entering import Entry
 from penstock.runtime.lateness import Judge
 from penstock.runtime.steps import Step, through
-from penstock.spark.lateness import LATE, LATENESS, NO_TIME, OUT_OF_RANGE
+from penstock.spark.layout import LATE, LATENESS, NO_TIME, OUT_OF_RANGE
 from penstock.storage.scans import Portion, read_file
 
 BLOBS = "shard int, port short, batch binary"

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core.errors import BudgetError, CheckpointError
@@ -49,10 +48,14 @@ class Engine:
         ledger = checkpoint.latest()
         table = partial(self._pinned, begins=ledger.epoch < 0)
         self.course = Course(sinks, memory, self._count_slots(), ledger, table)
-        self.assembly = Assembly.of(spark, sinks, checkpoint, self.course)
-        self._columns: dict[SourceNode, pa.Schema] = {}
-        """What Arrow reads of each source, if it reads all that the flow needs."""
-        self.placement = self._placement()
+        columns = columns_here(self.course, sinks, str(spark.conf.get("spark.sql.session.timeZone")))
+        why_not = columns if isinstance(columns, str) else None
+        if isinstance(columns, str):
+            columns = {source: source.columns for source in self.course.sources}
+        self.assembly = Assembly.of(spark, sinks, checkpoint, self.course, columns)
+        self.placement = self._placement(why_not)
+        self._rows = 0
+        """How many rows the last epoch had."""
         self._run_id = uuid.uuid4().hex[:8]
         self._old: Ledger | None = None
         self.trigger: float | None = None
@@ -75,8 +78,8 @@ class Engine:
             return planned
         versions = course.versions()
         before = self.ledger.tracks
-        nbytes = sum(size_of(path) for paths in files.values() for path in paths)
-        place, why = self.placement.choose(nbytes)
+        size = self._rows if self.assembly.frames else sum(size_of(path) for paths in files.values() for path in paths)
+        place, why = self.placement.choose(size)
         plan = Plan(
             epoch,
             now,
@@ -92,7 +95,7 @@ class Engine:
             batch={} if end else offsets.batch(epoch),
             place=place,
             why=why,
-            nbytes=nbytes,
+            size=size,
         )
         self.checkpoint.plan(plan)
         return plan
@@ -125,8 +128,8 @@ class Engine:
         ledger, operators = self._settle(plan, frames, seen)
         self.checkpoint.commit(ledger)
         self._clean(ledger, frames.attempt)
-        if ran == plan.place:
-            self.placement.learn(ran, plan.nbytes, clock.perf_counter() - begun)
+        self._rows = sum(counted.seen.rows + counted.late + counted.no_time for counted in seen.values())
+        self.placement.learn(ran, self._rows if self.assembly.frames else plan.size, clock.perf_counter() - begun)
         for node in frames.native:
             rows = sum(seen[source.name].seen.rows for source in sources_of(node))
             self.assembly.experience.saw_partials(node, rows, epoch)
@@ -149,32 +152,33 @@ class Engine:
         attempt = f"{plan.epoch:08d}-{self._run_id}"
         place = self.placement.at_most(plan.place)
         if place == "driver":
-            here = EpochHere(self.assembly, plan, attempt, files, self._columns)
+            here = EpochHere(self.assembly, plan, attempt, files)
             try:
-                return place, here, here.deliver()
+                return place, here, here.deliver(batch)
             except BudgetError:
-                self.placement.did_not_fit(plan.nbytes)
+                self.placement.did_not_fit()
                 self.checkpoint.forget(attempt, [node.name for node in self.course.operators])
                 place = self.placement.elsewhere
         if place == "tasks":
-            tasks = EpochTasks(self.assembly, plan, attempt, files, self._columns)
+            tasks = EpochTasks(self.assembly, plan, attempt, files)
             return place, tasks, tasks.deliver(batch)
         frames = EpochFrames(self.assembly, plan, attempt, files)
         return place, frames, frames.deliver(batch)
 
-    def _placement(self) -> Placement:
-        """How places are chosen for this flow: only if Arrow reads all of its sources there is a choice."""
-        sources = self.course.sources
-        if len(self.assembly.file_sources) < len(sources):
-            names = [source.name for source in sources if source not in self.assembly.file_sources]
-            return Placement(why_not=f"source {names[0]!r} is a DataFrame")
-        zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
-        columns = columns_here(self.course, self.assembly.sinks, zone)
-        if isinstance(columns, str):
-            return Placement(why_not=columns)
-        self._columns = columns
-        guarded = any(node.config.finds_late for node in self.course.operators)
-        return Placement(blobs=not guarded, tasks=self.course.tasks)
+    def _placement(self, why_not: str | None) -> Placement:
+        """How places are chosen for this flow; `why_not` says why its steps cannot run where the driver is."""
+        frames, operators = self.assembly.frames, self.course.operators
+        if why_not is None and frames and not operators:
+            why_not = f"source {frames[0].name!r} is a DataFrame, and no operator takes its rows"
+        guarded = any(node.config.finds_late for node in operators)
+        aggregates = all(node.config.prelude(node.types) is not None for node in operators)
+        return Placement(
+            why_not,
+            blobs=not guarded and not frames,
+            tasks=self.course.tasks,
+            unit="rows" if frames else "bytes of files",
+            first="elsewhere" if frames and aggregates else "driver",
+        )
 
     def _count_slots(self) -> int:
         return max(1, int(self._spark.sparkContext.defaultParallelism))

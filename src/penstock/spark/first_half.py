@@ -18,11 +18,12 @@ from penstock.flow.graph import OperatorNode
 from penstock.spark.arrivals import Inlet
 from penstock.spark.assembly import Assembly
 from penstock.spark.experience import HERE
-from penstock.spark.lateness import IN_TIME, LATE, LATENESS, NO_TIME, OUT_OF_RANGE, Counted, in_time
-from penstock.spark.layout import TAG, TAG_TYPE, column_name
-from penstock.spark.native_aggregate import OVER, TOP, Cap, at_most, in_sql, partials, partials_and_counts
+from penstock.spark.few import Cap, at_most, if_few
+from penstock.spark.lateness import Counted, in_time
+from penstock.spark.layout import IN_TIME, LATE, LATENESS, NO_TIME, OUT_OF_RANGE, TAG, TAG_TYPE
+from penstock.spark.native_aggregate import TOP, in_sql, partials, partials_and_counts
 from penstock.spark.session import settings
-from penstock.spark.types import col, nulls, renamed, run, time_from_long, union
+from penstock.spark.types import col, column_name, nulls, renamed, run, time_from_long, union
 from penstock.storage.versioned import Plan
 
 _VIEW = "__penstock_rows"
@@ -137,15 +138,14 @@ class FirstHalf:
         return few
 
     def _cap(self, lane: PreludeLane, more: Sequence[str] = ()) -> Cap:
-        return at_most(self._course.share // HERE, self._flow.experience.few, lane.schema, more)
+        return at_most(self._course.share // HERE, lane.schema, self._flow.experience.few, more)
 
     def _if_few(self, node: OperatorNode, capped: DataFrame) -> pa.Table | None:
         """Partials, fetched here; None if it turns out that there are more than memory here is for."""
-        table = capped.toArrow()
-        if pc.any(table.column(OVER)).as_py():
+        table = if_few(capped)
+        if table is None:
             self._many.add(node)
-            return None
-        return table.drop_columns([OVER])
+        return table
 
     def _took_few(self, node: OperatorNode) -> bool:
         return self._flow.experience.took_few(node, self._course.share)

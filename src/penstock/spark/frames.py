@@ -26,13 +26,29 @@ from penstock.runtime.tracks import Tracks, followed
 from penstock.spark.arrivals import Inlet
 from penstock.spark.assembly import Assembly
 from penstock.spark.first_half import FirstHalf
-from penstock.spark.lateness import IN_TIME, LATE, LATENESS, REASON, Counted, counted, counters, in_time, judged, missed
-from penstock.spark.layout import TAG, TAG_TYPE, Edge, column_name, edges, tagged, through, untagged, where_pairs
+from penstock.spark.lateness import REASON, Counted, counted, counters, in_time, judged, missed
+from penstock.spark.layout import (
+    IN_TIME,
+    LATE,
+    LATENESS,
+    TAG,
+    TAG_TYPE,
+    Branch,
+    Edge,
+    edges,
+    tagged,
+    through,
+    untagged,
+    where_pairs,
+)
 from penstock.spark.sinks import deliver, deliver_counted
 from penstock.spark.task import ShardTask
-from penstock.spark.types import col, long, nulls, run, shard_of, signed, time_as_long, union
+from penstock.spark.types import col, column_name, long, nulls, run, shard_of, signed, time_as_long, union
 from penstock.spark.work import TURNED_AWAY
 from penstock.storage.versioned import Plan
+
+_BRANCHES = 3
+"""So many branches are made of an epoch's rows after these were kept; for fewer, they are read once for each."""
 
 _SCANS = 4
 """Tasks per slot for all scans of an epoch's rows together: the more operators or late outlets scan, the fewer each."""
@@ -77,7 +93,7 @@ class EpochFrames:
         node = self._first.teller() if self._uses["batch"] == 1 else None
         if node is None:
             return None
-        rows = self._rows(batch)
+        rows = self._tagged(self._rows(batch))
         told = self._first.told(node, rows)
         if told is None:
             return None
@@ -89,16 +105,16 @@ class EpochFrames:
 
     def _deliver_all(self, batch: DataFrame | None) -> dict[str, Counted]:
         course, counts = self._course, Observation()
-        rows = self._rows(batch).observe(counts, *counters(course.sources, self._layout))
+        rows = self._tagged(self._rows(batch).observe(counts, *counters(self._flow.source_rows)))
         closing = any(node.config.sees_ahead for node in course.operators)
         if self._uses["batch"] > 1 or (len(self.native) < len(course.operators) and closing):
             rows = self._keep(self._gathered(rows, self._uses["batch"]))
         try:
             if closing:
                 self._first.look_ahead(rows, self._keep)
-                self.tracks = self.followed(counted(course.sources, counts.get))
+                self.tracks = self.followed(counted(self._flow.source_rows.sources, counts.get))
             self._deliver_results(rows)
-            seen = self._with_turned_away(rows, counted(course.sources, counts.get))
+            seen = self._with_turned_away(rows, counted(self._flow.source_rows.sources, counts.get))
             self._deliver_late(rows, seen)
         finally:
             self._let_go()
@@ -112,21 +128,33 @@ class EpochFrames:
         return followed(self._course.sources, self._plan.tracks, shown, self._plan.now)
 
     def _rows(self, batch: DataFrame | None) -> DataFrame:
-        """The epoch's rows in the tagged union: the micro-batch, and once the sources that are not streams.
+        """The epoch's rows as they came: the micro-batch, files, and once the sources that are not streams.
 
         Whether a row is late is decided here and nowhere else.
         """
+        sources = self._flow.source_rows
         parts = [] if batch is None else [batch]
         for source, paths in self._files.items():
-            rows = source.data.rows(paths, self._course.tasks) if paths else None
-            ours = [branch for branch in self._layout.branches if branch.edge.root is source]
-            parts += [self._flow.tagged(branch, rows) for branch in ours if rows is not None]
+            if paths:
+                parts.append(sources.gathered(source, source.data.rows(paths, self._course.tasks)))
         if self._plan.static:
-            static = [branch for branch in self._layout.branches if branch.from_frame and not branch.streams]
-            parts += map(self._flow.tagged, static)
-        if not parts:
-            parts = [self._flow.spark.range(0).select(*self._flow.empty_columns())]
-        return judged(union(parts), self._layout, self._course.ledger.tracks)
+            static = [source for source in self._flow.frames if not source.data.isStreaming]
+            parts += [sources.gathered(source, source.data) for source in static]
+        return judged(union(parts or [self._flow.no_rows()]), sources, self._course.ledger.tracks)
+
+    def _tagged(self, rows: DataFrame) -> DataFrame:
+        """What every branch from a source makes of the epoch's rows, in the tagged union."""
+        branches = [branch for branch in self._layout.branches if branch.from_source]
+        if len(branches) >= _BRANCHES:
+            rows = self._keep(rows)
+        return union([self._branch(branch, rows) for branch in branches])
+
+    def _branch(self, branch: Branch, rows: DataFrame) -> DataFrame:
+        source = branch.edge.root
+        if not isinstance(source, SourceNode):
+            raise TypeError(branch)
+        ours = self._flow.source_rows.given_back(source, rows, (TIME, LATENESS))
+        return tagged(branch, self._layout, ours, self._flow.schemas)
 
     def _deliver_results(self, rows: DataFrame) -> None:
         sinks = [sink for sink in self._flow.sinks if sink.emits == "results"]

@@ -1,4 +1,4 @@
-"""An epoch where the driver is: Arrow reads its files, and operators run over the rows without a Spark job.
+"""An epoch where the driver is: Arrow reads its files, Spark sends the rows of DataFrames, and operators run here.
 
 What an epoch leaves – pages, staged records, results – is what its tasks would leave, so that one may follow the other
 on the same state. It takes no more memory than a task: an epoch that turns out to need more is begun again with tasks.
@@ -12,8 +12,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 
-from penstock.core.errors import ConfigError
+from penstock.core.errors import BudgetError, ConfigError
 from penstock.core.files import pruned
 from penstock.core.operator import Out
 from penstock.core.progress import Seen
@@ -30,8 +31,10 @@ from penstock.runtime.shard import PortBounds
 from penstock.runtime.tracks import Tracks, followed
 from penstock.spark.allocator import TrimmedBudget, give_back
 from penstock.spark.assembly import Assembly
+from penstock.spark.few import at_most, if_few
 from penstock.spark.lateness import Counted
 from penstock.spark.sinks import deliver_tables
+from penstock.spark.types import arrow_columns, union
 from penstock.spark.work import TURNED_AWAY
 from penstock.storage.scans import read_file
 from penstock.storage.versioned import Plan
@@ -40,7 +43,13 @@ ROWS_HERE = 2
 """The part of a task's share that an epoch's rows, and results that wait for another operator, may take here."""
 
 READ_HERE = 16
-"""The part of it that is read of a file at a time."""
+"""The part of it that is read of a file at a time,"""
+
+FETCHED_HERE = 4
+"""and the part that rows may take which Spark sends."""
+
+_PIECE = 1 << 18
+"""Rows of those that are looked at at a time."""
 
 
 class EpochHere:
@@ -54,24 +63,27 @@ class EpochHere:
         plan: Plan,
         attempt: str,
         files: Mapping[SourceNode, Sequence[str]],
-        columns: Mapping[SourceNode, pa.Schema],
     ) -> None:
         self.attempt = attempt
         self._flow = flow
         self._plan = plan
         self._files = files
-        self._columns = columns
         self._rows_out = 0
         self.tracks: Tracks = plan.tracks
         """How far the sources are, as operators are told."""
 
-    def deliver(self) -> dict[str, Counted]:
+    def deliver(self, batch: DataFrame | None) -> dict[str, Counted]:
         """Run every operator and hand every sink its rows; what each source showed comes back."""
         course, epoch = self._flow.course, self._plan.epoch
         workers = _Workers(self._flow, self._plan, self.attempt)
         self._budget = budget = TrimmedBudget(course.share // ROWS_HERE)
         pieces = {source: self._pieces(source) for source in self._files}
-        run = Epoch(course, self._plan, self._flow.sinks, pieces, workers, self._followed, budget)
+        with budget.tab("rows that Spark sends") as charge:
+            fetched = self._fetched(batch)
+            charge(sum(rows.nbytes for rows in fetched.values()))
+            for source in list(fetched):
+                pieces[source] = _slices(fetched.pop(source))
+            run = Epoch(course, self._plan, self._flow.sinks, pieces, workers, self._followed, budget)
         self.tracks = run.tracks
         again = [sink for sink in self._flow.sinks if sink.delivery == "exactly once"]
         once = [sink for sink in self._flow.sinks if sink not in again]
@@ -118,11 +130,32 @@ class EpochHere:
             return self._plan.tracks
         return followed(self._flow.course.sources, self._plan.tracks, seen, self._plan.now)
 
+    def _fetched(self, batch: DataFrame | None) -> dict[SourceNode, pa.Table]:
+        """The rows of DataFrames; raise if they are more than there is room for."""
+        sources, frames = self._flow.source_rows, self._flow.frames
+        parts = [batch] if batch is not None and self._flow.streaming else []
+        if self._plan.static:
+            parts += [sources.gathered(source, source.data) for source in frames if not source.data.isStreaming]
+        if not parts:
+            return {}
+        tasks, size = self._flow.course.tasks, self._flow.course.share // FETCHED_HERE
+        rows = union(parts).coalesce(tasks)
+        few = if_few(at_most(size // tasks, arrow_columns(rows.schema)).of(rows))
+        if few is None:
+            raise BudgetError(f"The rows that Spark has for this epoch are more than {size:,} bytes.")
+        tables = sources.tables(few)
+        return {source: tables[source] for source in frames}
+
     def _pieces(self, source: SourceNode) -> Iterator[pa.Table]:
-        columns = self._columns[source]
+        columns = self._flow.source_rows.columns[source]
         give_back()
         for path in self._files[source]:
             yield from read_file(source.data.files, path, columns, self._flow.course.share // READ_HERE)
+
+
+def _slices(rows: pa.Table) -> Iterator[pa.Table]:
+    for start in range(0, rows.num_rows, _PIECE):
+        yield rows.slice(start, _PIECE)
 
 
 class _Workers:

@@ -10,20 +10,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
-from penstock.core.progress import Punctuated, Seen, Track
+from penstock.core.progress import Seen, Track
 from penstock.core.rows import HASH, TIME
 from penstock.core.time import FARTHEST, TIME_MAX, TIME_MIN
 from penstock.core.windows import Sessions, Slides
-from penstock.flow.graph import MISSED, OperatorNode, SourceNode, StatementNode, keeps_time
+from penstock.flow.graph import MISSED, OperatorNode, SourceNode, keeps_time
 from penstock.runtime.tracks import Tracks
-from penstock.spark.layout import MARK, TAG, Branch, Layout
+from penstock.spark.layout import IN_TIME, LATE, LATENESS, NO_TIME, OUT_OF_RANGE, TAG, Branch
+from penstock.spark.source_rows import SOURCE, SourceRows
 from penstock.spark.types import long, nulls, time_from_long
-
-LATENESS = "__late"
-"""Beside the rows of an epoch: what they are, as a number."""
-
-IN_TIME, LATE, OUT_OF_RANGE, NO_TIME = range(4)
-"""At or above its source's bound; below it; too far from zero; null."""
 
 REASON = f"CASE {LATENESS} WHEN {LATE} THEN 'late' WHEN {OUT_OF_RANGE} THEN 'out-of-range' ELSE 'no-time' END"
 """Why a row is late, as SQL."""
@@ -40,20 +35,18 @@ class Counted:
     """Rows that are late only by what was said of their group."""
 
 
-def judged(rows: DataFrame, layout: Layout, tracks: Tracks) -> DataFrame:
-    """Rows of the tagged union with their lateness, by the bounds that their sources had when the epoch began.
+def judged(rows: DataFrame, sources: SourceRows, tracks: Tracks) -> DataFrame:
+    """Rows of sources with their event time and lateness, by the bounds that they had when the epoch began.
 
     Rows first, then bounds: those of this epoch say nothing of its rows.
 
     Bounds are looked up in an array and not compared with literals, because Spark writes literals into the code it
     generates: every epoch would compile its own and start cold.
     """
-    bounds, ends = [], []
-    for branch in layout.branches:
-        bounds.append(tracks.get(branch.edge.root.name, Track()).bound if branch.from_source else TIME_MIN)
-        ends.append(_farthest(branch))
-    bound, farthest = (f"element_at(array({', '.join(map(long, each))}), {TAG} + 1)" for each in (bounds, ends))
-    return rows.withColumn(
+    bounds = [tracks.get(source.name, Track()).bound for source in sources.sources]
+    ends = [FARTHEST[source.unit] for source in sources.sources]
+    bound, farthest = (f"element_at(array({', '.join(map(long, each))}), {SOURCE} + 1)" for each in (bounds, ends))
+    return rows.select("*", sources.time()).withColumn(
         LATENESS,
         sf.expr(
             f"CASE WHEN {TIME} IS NULL THEN {NO_TIME} "
@@ -63,12 +56,6 @@ def judged(rows: DataFrame, layout: Layout, tracks: Tracks) -> DataFrame:
     )
 
 
-def _farthest(branch: Branch) -> int:
-    """How far from zero the times of a branch may be; what is said of groups is no row of its source."""
-    rows_of_source = branch.from_source and not any(isinstance(step, StatementNode) for step in branch.edge.steps)
-    return FARTHEST[branch.edge.root.unit] if rows_of_source else TIME_MAX
-
-
 def in_time(branches: Sequence[Branch], rows: DataFrame) -> DataFrame:
     """The rows of some branches that are not late, and have a key if they need one."""
     tags = ", ".join(str(branch.tag) for branch in branches)
@@ -76,20 +63,20 @@ def in_time(branches: Sequence[Branch], rows: DataFrame) -> DataFrame:
     return rows.where(f"{TAG} IN ({tags}) AND {LATENESS} = {IN_TIME}{keyed}").drop(LATENESS)
 
 
-def counters(sources: Sequence[SourceNode], layout: Layout) -> list[Column]:
+def counters(sources: SourceRows) -> list[Column]:
     """What to count of each source while its rows pass: those in time, late, without time, and how far they go."""
     counts = []
-    for place, source in enumerate(sources):
-        ours = f"{TAG} = {layout.witness(source).tag}"
-        counts += [
+    for place, source in enumerate(sources.sources):
+        ours = f"{SOURCE} = {place}"
+        asked = [
             f"count_if({ours} AND {LATENESS} = {IN_TIME}) AS rows{place}",
             f"count_if({ours} AND {LATENESS} = {LATE}) AS late{place}",
             f"count_if({ours} AND {LATENESS} > {LATE}) AS no_time{place}",
             f"max(CASE WHEN {ours} AND {LATENESS} <= {LATE} THEN {TIME} END) AS max_time{place}",
         ]
-        if isinstance(source.progress, Punctuated) and source.progress.linear is not None:
-            counts.append(f"max(CASE WHEN {ours} THEN {MARK} END) AS mark{place}")
-    return [sf.expr(count) for count in counts]
+        mark = sources.mark(source)
+        counts += [*map(sf.expr, asked), *([] if mark is None else [sf.max(mark).alias(f"mark{place}")])]
+    return counts
 
 
 def counted(sources: Sequence[SourceNode], counts: Mapping[str, Any]) -> dict[str, Counted]:

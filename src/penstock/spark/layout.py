@@ -2,12 +2,11 @@
 
 An edge leads from a source or an operator, through stateless expressions, to an operator's port or a sink. Rows of all
 the edges travel together, told apart by a tag. Columns of the same type share a place, so that a row is hardly
-wider than the widest edge: (tag, hash, time, mark, column0, column1 …).
+wider than the widest edge: (tag, hash, time, column0, column1 …).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,7 +15,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
-from penstock.core.progress import Punctuated
 from penstock.core.rows import HASH, RESERVED, TIME
 from penstock.core.within import LEFT
 from penstock.flow.graph import (
@@ -31,11 +29,16 @@ from penstock.flow.graph import (
     sources_of,
 )
 from penstock.flow.sinks import Sink
-from penstock.spark.file_stream import FileStream
 from penstock.spark.schemas import Schemas, expressions
-from penstock.spark.types import any_null, col, nulls, renamed, said_as_long, time_as_long, time_from_long
+from penstock.spark.types import allot, any_null, col, column_name, nulls, renamed, said_as_long, time_from_long
 
-TAG, MARK = RESERVED[2:4]
+TAG = RESERVED[2]
+
+LATENESS = "__late"
+"""Beside the rows of an epoch: what they are, as a number."""
+
+IN_TIME, LATE, OUT_OF_RANGE, NO_TIME = range(4)
+"""At or above its source's bound; below it; too far from zero; null."""
 
 TAG_TYPE = "short"
 """Wide enough for 32,768 branches; Spark's own plan gives up long before."""
@@ -61,13 +64,12 @@ class Edge:
 class Branch:
     """An edge and where it leads: its tag, the columns it ships, and the place of each.
 
-    `use` is what becomes of its rows: they enter a port of an operator, go to sinks, are kept for the late outlet,
-    or are only counted, to follow the source's progress.
+    `use` is what becomes of its rows: they enter a port of an operator, go to sinks, or are kept for the late outlet.
     """
 
     tag: int
     edge: Edge
-    use: Literal["port", "sink", "late", "witness"]
+    use: Literal["port", "sink", "late"]
     node: Node
     shipped: tuple[str, ...]
     places: tuple[int, ...]
@@ -79,17 +81,6 @@ class Branch:
         """Whether its rows come straight from outside."""
         return isinstance(self.edge.root, SourceNode)
 
-    @property
-    def streams(self) -> bool:
-        """Whether Spark streams them; it does not stream the rows of files that Arrow reads."""
-        root = self.edge.root
-        return isinstance(root, SourceNode) and self.from_frame and root.data.isStreaming
-
-    @property
-    def from_frame(self) -> bool:
-        """Whether they come from a DataFrame, and not from files that Arrow reads."""
-        return isinstance(self.edge.root, SourceNode) and not isinstance(self.edge.root.data, FileStream)
-
 
 @dataclass(frozen=True)
 class Layout:
@@ -100,9 +91,8 @@ class Layout:
 
     @property
     def columns(self) -> list[tuple[str, Any]]:
-        """The columns of the tagged union; the mark is there only if a source has punctuation."""
-        marked = any(_marked(branch) for branch in self.branches)
-        leading = [(TAG, TAG_TYPE), (HASH, "long"), (TIME, "long"), *([(MARK, "long")] if marked else [])]
+        """The columns of the tagged union."""
+        leading = [(TAG, TAG_TYPE), (HASH, "long"), (TIME, "long")]
         return [*leading, *((column_name(place), kind) for place, kind in enumerate(self.kinds))]
 
     def into(self, operator: OperatorNode) -> list[Branch]:
@@ -112,11 +102,6 @@ class Layout:
     def of_sink(self, node: Node) -> list[Branch]:
         """The branches whose rows are those of `node`, for its sinks."""
         return [branch for branch in self.branches if branch.use == "sink" and branch.node is node]
-
-    def witness(self, source: SourceNode) -> Branch:
-        """The branch that shows every row of a source, in time or late."""
-        ours = [b for b in self.branches if b.edge.root is source and not b.edge.filtered]
-        return ours[0]
 
     def raw(self, source: SourceNode) -> Branch | None:
         """The branch that ships a source's rows as they came: one made for the late outlet, or one that does anyway."""
@@ -128,18 +113,18 @@ def lay_out(sinks: Sequence[Sink], operators: Sequence[OperatorNode], schemas: S
     kinds: list[st.DataType] = []
     branches: list[Branch] = []
 
-    def add(edge: Edge, use: Literal["port", "sink", "late", "witness"], node: Node, **of: object) -> None:
+    def add(edge: Edge, use: Literal["port", "sink", "late"], node: Node, **of: object) -> None:
         operator, port = of.get("operator"), of.get("port", LEFT)
         shipped: tuple[str, ...] = ()
         types: list[st.DataType] = []
         if isinstance(operator, OperatorNode) and isinstance(port, int):
             shipped = tuple(operator.types[port].inside.names[2:])
             types = [schemas.in_port(operator, port, name) for name in shipped]
-        elif use != "witness":
+        else:
             shipped = tuple(node.columns.names)
             types = [schemas.types_of(node)[name] for name in shipped]
         branches.append(
-            Branch(len(branches), edge, use, node, shipped, _allot(types, kinds), **of)  # type: ignore[arg-type]
+            Branch(len(branches), edge, use, node, shipped, allot(types, kinds), **of)  # type: ignore[arg-type]
         )
 
     for operator in operators:
@@ -153,9 +138,6 @@ def lay_out(sinks: Sequence[Sink], operators: Sequence[OperatorNode], schemas: S
     for source in dict.fromkeys(s for sink in sinks if sink.emits == "late" for s in sources_of(sink.node)):
         if not any(b.edge.root is source and _is_raw(b) for b in branches):
             add(Edge(source), "late", source)
-    for source in sources_of(*(sink.node for sink in sinks)):
-        if all(b.edge.filtered for b in branches if b.edge.root is source):
-            add(Edge(source), "witness", source)
     return Layout(tuple(branches), tuple(kinds))
 
 
@@ -171,7 +153,7 @@ def edges(node: Node) -> list[Edge]:
 
 
 def tagged(branch: Branch, layout: Layout, rows: DataFrame, schemas: Schemas) -> DataFrame:
-    """A branch's rows, with steps applied, in the columns of the tagged union."""
+    """A branch's rows, with steps applied, in the columns of the tagged union, and their lateness if they have one."""
     rows = through(branch.edge, rows)
     shown = {column_name(place): name for place, name in zip(branch.places, branch.shipped, strict=True)}
     columns: list[Column] = []
@@ -184,11 +166,11 @@ def tagged(branch: Branch, layout: Layout, rows: DataFrame, schemas: Schemas) ->
             columns.append(renamed(shown[name], name))
         elif name in shown:
             columns.append(col(shown[name]).cast(kind).alias(name))
-        elif name == TIME or (name == MARK and MARK in rows.columns):
+        elif name == TIME:
             columns.append(col(name))
         else:
             columns.append(nulls(kind, name))
-    return rows.select(*columns)
+    return rows.select(*columns, *([LATENESS] if LATENESS in rows.columns else []))
 
 
 def through(edge: Edge, rows: DataFrame) -> DataFrame:
@@ -199,16 +181,6 @@ def through(edge: Edge, rows: DataFrame) -> DataFrame:
         else:
             rows = _select_step(rows, step) if isinstance(step, SelectNode) else _statement_step(rows, step)
     return rows
-
-
-def with_time(source: SourceNode, rows: DataFrame) -> DataFrame:
-    """A source's rows with their event time, and their punctuation if it has any, as longs beside them."""
-    kinds = {field.name: field.dataType for field in rows.schema}
-    added: list[Column] = [time_as_long(col(str(source.time)), kinds[str(source.time)]).alias(TIME)]
-    if isinstance(source.progress, Punctuated) and source.progress.linear is not None:
-        mark = source.progress.linear
-        added.append(said_as_long(col(mark), kinds[mark]).alias(MARK))
-    return rows.select("*", *added)
 
 
 def untagged(branch: Branch, rows: DataFrame, schemas: Schemas, *also: Column) -> DataFrame:
@@ -239,20 +211,15 @@ def where_pairs(rows: DataFrame, pairs: Pairs) -> DataFrame:
     return rows.select(*sides, *whole).where(pairs.condition).select(*back)
 
 
-def column_name(place: int) -> str:
-    """What a shared column is called."""
-    return f"column{place}"
-
-
 def _select_step(rows: DataFrame, node: SelectNode) -> DataFrame:
-    hidden = [name for name in (TIME, MARK) if name in rows.columns]
-    return rows.select(*expressions(node), *hidden)
+    return rows.select(*expressions(node), *(name for name in (TIME, LATENESS) if name in rows.columns))
 
 
 def _statement_step(rows: DataFrame, node: StatementNode) -> DataFrame:
     """What rows say of their groups; those that say nothing have no time then, and are left behind with such rows."""
     bound = said_as_long(col(node.said), rows.schema[node.said].dataType).alias(TIME)
-    return rows.select(*map(col, node.columns.names), bound)
+    said = rows.select(*map(col, node.columns.names), bound)
+    return said.withColumn(LATENESS, sf.expr(f"IF({TIME} IS NULL, {NO_TIME}, {IN_TIME})"))
 
 
 def _is_as_shipped(branch: Branch, name: str, kind: st.DataType, schemas: Schemas) -> bool:
@@ -281,33 +248,8 @@ def group_hash(keys: Sequence[Column]) -> Column:
     return sf.xxhash64(*keys) if keys else sf.lit(0).cast("long")
 
 
-def _marked(branch: Branch) -> bool:
-    progress = branch.edge.root.progress if isinstance(branch.edge.root, SourceNode) else None
-    return isinstance(progress, Punctuated) and progress.linear is not None
-
-
 def _is_raw(branch: Branch) -> bool:
-    if branch.edge.steps or branch.use == "witness":
+    if branch.edge.steps:
         return False
     operator = branch.operator
     return operator is None or operator.types[branch.port].columns == branch.node.columns
-
-
-def _allot(types: Sequence[st.DataType], kinds: list[st.DataType]) -> tuple[int, ...]:
-    """A place of its type for each column, no two the same; where `kinds` are too few, more are added.
-
-    >>> kinds = [st.LongType(), st.StringType()]
-    >>> _allot([st.StringType(), st.LongType(), st.LongType()], kinds), len(kinds)
-    ((1, 0, 2), 3)
-    """
-    free: dict[st.DataType, deque[int]] = {}
-    for place, kind in enumerate(kinds):
-        free.setdefault(kind, deque()).append(place)
-    taken: list[int] = []
-    for kind in types:
-        if free.get(kind):
-            taken.append(free[kind].popleft())
-        else:
-            taken.append(len(kinds))
-            kinds.append(kind)
-    return tuple(taken)

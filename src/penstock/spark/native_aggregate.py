@@ -9,27 +9,19 @@ Expressions are SQL text: every call into the JVM costs as much as a thousand ro
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from penstock.core.prelude import LanePart, Prelude, PreludeLane
 from penstock.core.rows import HASH, TIME
-from penstock.spark.lateness import IN_TIME, LATE, LATENESS
+from penstock.spark.layout import IN_TIME, LATE, LATENESS
 from penstock.spark.types import long, quoted, spark_type
 
 TOP = "__top"
 """Beside partials that also count: the latest time of any row."""
 
-OVER = "__over"
-"""Beside partials of which only so many are wanted: whether there are more."""
-
 _COUNTS = f"{LATENESS} = {IN_TIME}"
-
-_PLACE = "monotonically_increasing_id() & 8589934591L"
-"""A row's place in its partition."""
 
 
 def in_sql(prelude: Prelude) -> bool:
@@ -61,42 +53,6 @@ def partials_and_counts(prelude: Prelude, lane: PreludeLane, rows: str, inputs: 
         f"SELECT CASE WHEN {LATENESS} <= {LATE} THEN {TIME} END AS {TIME}, {LATENESS}{given} "
         f"FROM {rows} WHERE {ours}) GROUP BY {grouping})"
     )
-
-
-class Cap(NamedTuple):
-    """What keeps a number of partials down: which are kept by their `__place`, and what of them."""
-
-    where: str
-    columns: Sequence[str]
-
-    def of(self, partials: DataFrame) -> DataFrame:
-        """Those of a DataFrame. In a query over a view of it Spark would not find what is observed of its rows."""
-        numbered = partials.selectExpr("*", f"{_PLACE} AS __place")
-        return numbered.where(self.where).selectExpr(*self.columns)
-
-    def of_query(self, partials: str) -> str:
-        """Those of a query, as a query: a DataFrame would be analysed three times more."""
-        numbered = f"SELECT *, {_PLACE} AS __place FROM ({partials})"
-        return f"SELECT {', '.join(self.columns)} FROM ({numbered}) WHERE {self.where}"
-
-
-def at_most(size: int, rows: int, schema: pa.Schema, more: Sequence[str] = ()) -> Cap:
-    """So many partials of each partition, and about so many bytes; `OVER` is true somewhere if that is not all.
-
-    A partial is over if it and as many others as are before it, were they of its width, are more than `size`. So what
-    is not is a small multiple of `size` however widths differ, and nothing must be counted first. `more` are columns
-    beside those of the schema.
-    """
-    fixed = 8 * len(schema)
-    texts = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_binary(field.type)]
-    width = " + ".join([f"{fixed}L", *(f"coalesce(octet_length({quoted(name)}), 0)" for name in texts)])
-    most = min(rows, size // fixed)
-    over = f"__place >= {most}L OR (__place + 1L) * ({width}) > {size}L"
-    columns = [
-        f"CASE WHEN NOT ({over}) THEN {quoted(name)} END AS {quoted(name)}" if name in texts else quoted(name)
-        for name in (*schema.names, *more)
-    ]
-    return Cap(f"__place <= {most}L", [*columns, f"{over} AS {OVER}"])
 
 
 def _keys(prelude: Prelude, lane: PreludeLane) -> list[str]:

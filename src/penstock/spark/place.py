@@ -1,13 +1,13 @@
-"""Where an epoch of files runs: where the driver is, in tasks, or in tasks that hand rows to Spark.
+"""Where an epoch runs: where the driver is, in tasks that read files, or in tasks that get their rows from Spark.
 
-Without tasks there is nothing to start and nothing to shuffle, but one core and the memory of one task. So small
+Where the driver is there is nothing to start and nothing to shuffle, but one core and the memory of one task. So small
 epochs run there, and large ones in tasks as soon as they are faster or do not fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Place = Literal["driver", "tasks", "spark"]
@@ -31,22 +31,38 @@ _FITS = 0.8
 _LATEST = 0.3
 """The weight of the latest epoch in what is measured."""
 
+_LONG = 0.3
+"""Seconds of an epoch in tasks from which on it is tried where the driver is, if it never ran there."""
+
+_WARM = 2
+"""Epochs at a place until what they take is believed: the first loads and compiles what the others use."""
+
 
 @dataclass(slots=True)
 class Placement:
-    """Chooses a place for each epoch by the bytes of its files, from what earlier ones took."""
+    """Chooses a place for each epoch by its size, from what earlier ones took.
+
+    The size is the bytes of its files; of a flow with DataFrames, whose rows are counted when they have come, how many
+    rows the last epoch had.
+    """
 
     why_not: str | None = None
     """Why Spark itself must take the rows, if it must."""
     blobs: bool = True
     """Whether tasks can do without Spark's own operators."""
     tasks: int = 2
+    unit: Literal["bytes of files", "rows"] = "bytes of files"
+    first: Literal["driver", "elsewhere"] = "driver"
+    """Where epochs run until some were measured."""
     _most: float = float("inf")
-    """Bytes that fit where the driver is, as far as is known."""
-    _here: float | None = None
-    """Seconds per byte where the driver is,"""
-    _there: float | None = None
-    """and in tasks."""
+    """The size that fits where the driver is, as far as is known."""
+    _seconds: dict[Place, float] = field(default_factory=dict)
+    """Seconds per unit of size at each place; in tasks, beyond `_FIXED`."""
+    _ran: dict[Place, int] = field(default_factory=dict)
+    """How many epochs were measured at each."""
+    _last: Place | None = None
+    _did_not_fit: bool = False
+    """Whether the running epoch turned out to be too large for the driver."""
 
     @property
     def elsewhere(self) -> Place:
@@ -57,36 +73,45 @@ class Placement:
         """A place that was planned, or the next one if the flow as it is now cannot run there."""
         return place if place == "spark" or (place == "driver" and self.why_not is None) else self.elsewhere
 
-    def choose(self, nbytes: int) -> tuple[Place, str]:
-        """Where an epoch with so many bytes of files is to run, and why."""
+    def choose(self, size: int) -> tuple[Place, str]:
+        """Where an epoch of some size is to run, and why."""
         if self.why_not is not None:
             return "spark", self.why_not
-        if nbytes > self._most:
-            return self.elsewhere, f"{nbytes:,} bytes of files do not fit the memory of one task"
-        if self._here is None:
-            return "driver", "no epoch has been measured yet"
-        here, there = nbytes * self._here, self._predicted(nbytes)
+        if size > self._most:
+            return self.elsewhere, f"{size:,} {self.unit} do not fit the memory of one task"
+        first = "driver" if self.first == "driver" else self.elsewhere
+        if not self._ran:
+            return first, "no epoch has been measured yet"
+        if self._last is not None and self._ran[self._last] < _WARM and len(self._ran) > 1:
+            return self._last, "what it takes there is not known well yet"
+        here, there = self._here(size), self._there(size)
         if here <= there:
             return "driver", f"{here:.2f} s are predicted there, {there:.2f} s in tasks"
         return self.elsewhere, f"{there:.2f} s are predicted there, {here:.2f} s where the driver is"
 
-    def learn(self, place: Place, nbytes: int, seconds: float) -> None:
-        """An epoch took so long."""
-        if not nbytes:
+    def learn(self, place: Place, size: int, seconds: float) -> None:
+        """An epoch of some size took so long."""
+        if self._did_not_fit:
+            self._most, self._did_not_fit = min(self._most, size * _FITS), False
+        if not size or (place == "spark" and self.elsewhere != "spark"):
             return
-        if place == "driver":
-            self._here = _mixed(self._here, seconds / nbytes)
-        elif place == "tasks":
-            self._there = _mixed(self._there, max(0.0, seconds - _FIXED) / nbytes)
+        each = (seconds if place == "driver" else max(0.0, seconds - _FIXED)) / size
+        known = self._ran.get(place, 0)
+        self._seconds[place] = each if known < _WARM else (1 - _LATEST) * self._seconds[place] + _LATEST * each
+        self._ran[place] = known + 1
+        self._last = place
 
-    def did_not_fit(self, nbytes: int) -> None:
-        """An epoch with so many bytes of files needed more memory than there is where the driver is."""
-        self._most = min(self._most, nbytes * _FITS)
+    def did_not_fit(self) -> None:
+        """The running epoch needs more memory than there is where the driver is."""
+        self._did_not_fit = True
 
-    def _predicted(self, nbytes: int) -> float:
-        each = self._there if self._there is not None else (self._here or 0.0) / (1 + _SPEED_UP * (self.tasks - 1))
-        return _FIXED + nbytes * each
+    def _here(self, size: int) -> float:
+        if "driver" in self._seconds:
+            return size * self._seconds["driver"]
+        there = self._there(size)
+        return there / 2 if self._ran[self.elsewhere] >= _WARM and there > _LONG else float("inf")
 
-
-def _mixed(before: float | None, now: float) -> float:
-    return now if before is None else (1 - _LATEST) * before + _LATEST * now
+    def _there(self, size: int) -> float:
+        if self.elsewhere in self._seconds:
+            return _FIXED + size * self._seconds[self.elsewhere]
+        return _FIXED + size * self._seconds["driver"] / (1 + _SPEED_UP * (self.tasks - 1))

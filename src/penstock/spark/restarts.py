@@ -1,8 +1,8 @@
 """What a flow was at the last start of its checkpoint, beside what `flow.json` holds, and what may be different now.
 
 Progress policies, expressions and the tables of lookups may change: state and bounds stay as they are, and the log says
-so. How often each source is scanned may not, because Spark counts what it has read by the place of a scan in the query;
-nor may two operators change places, because each would go on with the other's state.
+so. The order of sources may not, because Spark counts what it has read by the place of a source in the query; nor may
+two operators change places, because each would go on with the other's state.
 """
 
 from __future__ import annotations
@@ -68,9 +68,8 @@ class Start:
         if before.scans != self.scans:
             raise CheckpointError(
                 f"The flow of checkpoint {uri} scans its sources as {_listed(before.scans)}; this one scans "
-                f"{_listed(self.scans)}. A sink, .late, .where or .select of a source that is added, dropped or moved "
-                f"adds, drops or moves a scan, and Spark knows what each has read by its place only. Nothing was "
-                f"touched. Undo the change, or start with a new checkpoint folder."
+                f"{_listed(self.scans)}. Spark knows what each has read by its place only. Nothing was touched. Put the "
+                f"sources, and the sinks that need them, in the old order, or start with a new checkpoint folder."
             )
 
     def _refuse_changed_places(self, before: Start, configs: Mapping[str, Any], uri: str) -> None:

@@ -12,13 +12,14 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
 from penstock.core.errors import PenstockError
-from penstock.flow.graph import sources_of
+from penstock.flow.graph import late_columns, sources_of
 from penstock.flow.sinks import ConsoleSink, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
 from penstock.spark.assembly import Assembly
 from penstock.spark.failures import in_function, in_sink
 from penstock.spark.session import file_system
 from penstock.spark.types import arrow_columns
 from penstock.storage.files import is_local, local_path, sync_tree, whole_path
+from penstock.storage.scans import as_type
 
 
 def deliver(sink: Sink, rows: DataFrame, epoch: int) -> None:
@@ -51,7 +52,7 @@ def deliver_tables(flow: Assembly, sink: Sink, tables: Iterator[pa.Table], epoch
             return sum(table.num_rows for table in tables)
         whole = pa.concat_tables([columns.empty_table(), *tables])
         if isinstance(sink, MemorySink):
-            sink.epochs[epoch] = whole
+            sink.epochs[epoch] = _as_declared(sink, whole)
         else:
             _write(sink, flow.spark.createDataFrame(whole, schema), epoch)
         return int(whole.num_rows)
@@ -88,13 +89,21 @@ def _write(sink: Sink, rows: DataFrame, epoch: int) -> None:
         writer = rows.write.format(sink.name).mode("append").options(**sink.options)
         (writer.partitionBy(*sink.partition_by) if sink.partition_by else writer).save()
     elif isinstance(sink, MemorySink):
-        sink.epochs[epoch] = rows.toArrow().cast(arrow_columns(rows.schema))
+        sink.epochs[epoch] = _as_declared(sink, rows.toArrow())
     elif isinstance(sink, ConsoleSink):
         _console(sink, rows, epoch)
     elif isinstance(sink, ForeachSink):
         _whole(rows, lambda: _call(sink, rows, epoch))
     else:
         raise TypeError(sink)
+
+
+def _as_declared(sink: Sink, rows: pa.Table) -> pa.Table:
+    """Rows in the columns that a stream was built with: what Spark knows never to be null depends on the place."""
+    columns = late_columns(sink.node) if sink.emits == "late" else sink.node.columns
+    fields = [field.with_nullable(True) for field in columns]
+    arrays = [as_type(rows.column(place), field.type) for place, field in enumerate(fields)]
+    return pa.table(arrays, schema=pa.schema(fields))
 
 
 def _call(sink: ForeachSink, rows: DataFrame, epoch: int) -> None:

@@ -23,8 +23,8 @@ from penstock.runtime.steps import ways_to
 from penstock.spark.assembly import Assembly
 from penstock.spark.blobs import BLOBS, ROLL_CALL, LateTask, Portions, ReadTask, RouteTask, Scan, ScanTask, Way, spread
 from penstock.spark.frames import EpochFrames
-from penstock.spark.lateness import LATENESS, REASON, Counted, missed
-from penstock.spark.layout import edges, through, where_pairs
+from penstock.spark.lateness import REASON, Counted, missed
+from penstock.spark.layout import LATENESS, edges, through, where_pairs
 from penstock.spark.types import col, union
 from penstock.storage.scans import portions, read_file
 from penstock.storage.versioned import Plan
@@ -39,10 +39,9 @@ class EpochTasks(EpochFrames):
         plan: Plan,
         attempt: str,
         files: Mapping[SourceNode, Sequence[str]],
-        columns: Mapping[SourceNode, pa.Schema],
     ) -> None:
         super().__init__(flow, plan, attempt, files)
-        self._columns = columns
+        self._columns = flow.source_rows.columns
         self._judges = {
             source: Judge.of(source, flow.course.ledger.tracks.get(source.name, Track())) for source in files
         }
@@ -56,7 +55,7 @@ class EpochTasks(EpochFrames):
         """Run every operator and hand every sink its rows; what each source showed comes back."""
         seen = {source.name: self._count(source) for source in self._files}
         self.tracks = self.followed(seen)
-        rows = self._flow.spark.range(0).select(*self._flow.empty_columns())
+        rows = self._flow.no_rows()
         try:
             self._deliver_results(rows)
             self._deliver_late(rows, seen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -133,6 +134,31 @@ def quoted(name: str) -> str:
     '`a.b`'
     """
     return "`" + name.replace("`", "``") + "`"
+
+
+def column_name(place: int) -> str:
+    """What a column is called that streams share."""
+    return f"column{place}"
+
+
+def allot(types: Sequence[st.DataType], kinds: list[st.DataType]) -> tuple[int, ...]:
+    """A place of its type for each column, no two the same; where `kinds` are too few, more are added.
+
+    >>> kinds = [st.LongType(), st.StringType()]
+    >>> allot([st.StringType(), st.LongType(), st.LongType()], kinds), len(kinds)
+    ((1, 0, 2), 3)
+    """
+    free: dict[st.DataType, deque[int]] = {}
+    for place, kind in enumerate(kinds):
+        free.setdefault(kind, deque()).append(place)
+    taken: list[int] = []
+    for kind in types:
+        if free.get(kind):
+            taken.append(free[kind].popleft())
+        else:
+            taken.append(len(kinds))
+            kinds.append(kind)
+    return tuple(taken)
 
 
 def union(parts: Sequence[DataFrame], by_name: bool = False) -> DataFrame:

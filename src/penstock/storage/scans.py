@@ -316,7 +316,7 @@ def _conformed(rows: pa.Table, columns: pa.Schema, uri: str) -> pa.Table:
             continue
         column = rows.column(there[field.name])
         try:
-            arrays.append(column if column.type == field.type else _as_type(column, field.type))
+            arrays.append(column if column.type == field.type else as_type(column, field.type))
         except (TypeError, pa.ArrowInvalid) as wrong:
             detail = f": {wrong}" if isinstance(wrong, pa.ArrowInvalid) else ""
             raise SourceError(
@@ -331,7 +331,8 @@ def _or_wider(kind: pa.DataType) -> str:
     return "" if pa.types.is_timestamp(kind) else ", or give the source a wider one with schema="
 
 
-def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column in another type that holds its values; TypeError if the types mean different things."""
     return pa.chunked_array([_array_as_type(chunk, kind) for chunk in column.chunks], kind)
 
 

@@ -83,8 +83,8 @@ class Plan:
     """Where it runs,"""
     why: str = ""
     """and why there."""
-    nbytes: int = 0
-    """The size of the files that it reads."""
+    size: int = 0
+    """How large it is: the bytes of its files, or about how many rows it has."""
 
     def to_json(self) -> dict[str, Any]:
         """For the checkpoint."""
@@ -103,7 +103,7 @@ class Plan:
                 "batch",
                 "place",
                 "why",
-                "nbytes",
+                "size",
             )
         }
         return {**plain, "tracks": tracks}

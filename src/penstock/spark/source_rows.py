@@ -1,0 +1,141 @@
+"""Rows of all sources as they came, in one set of columns: each source is scanned once, whatever is made of its rows.
+
+A number tells sources apart, and columns of the same type share a place: (source, column0, column1 …). Only columns
+that the flow needs are there, and of structs only the fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql import types as st
+
+from penstock.core.progress import Punctuated
+from penstock.core.rows import TIME
+from penstock.flow.graph import SourceNode
+from penstock.spark.types import allot, col, column_name, nulls, renamed, said_as_long, time_as_long
+from penstock.storage.scans import as_type
+
+SOURCE = "__source"
+"""Which source a row is of, as a number."""
+
+
+@dataclass(frozen=True)
+class SourceRows:
+    """Where each column of each source is among those that they share."""
+
+    columns: Mapping[SourceNode, pa.Schema]
+    """What is needed of each source."""
+    fields: Mapping[SourceNode, tuple[st.StructField, ...]]
+    """The same in Spark's types."""
+    places: Mapping[SourceNode, tuple[int, ...]]
+    kinds: tuple[st.DataType, ...]
+
+    @classmethod
+    def of(cls, columns: Mapping[SourceNode, pa.Schema]) -> SourceRows:
+        """Find a place for each of these columns."""
+        kinds: list[st.DataType] = []
+        fields = {source: _pruned(source.data.schema, needed) for source, needed in columns.items()}
+        places = {source: allot([field.dataType for field in some], kinds) for source, some in fields.items()}
+        return cls(columns, fields, places, tuple(kinds))
+
+    @property
+    def sources(self) -> list[SourceNode]:
+        """The sources, in the order of their numbers."""
+        return list(self.columns)
+
+    def number(self, source: SourceNode) -> int:
+        """The number of a source."""
+        return self.sources.index(source)
+
+    def gathered(self, source: SourceNode, rows: DataFrame) -> DataFrame:
+        """Rows of a source, in the columns that all share."""
+        shown = dict(zip(self.places[source], self.fields[source], strict=True))
+        whole = {field.name: field.dataType for field in source.data.schema}
+        columns = [sf.expr(f"CAST({self.number(source)} AS BYTE) AS {SOURCE}")]
+        for place, kind in enumerate(self.kinds):
+            name = column_name(place)
+            if place not in shown:
+                columns.append(nulls(kind, name))
+            elif whole[shown[place].name] == kind:
+                columns.append(renamed(shown[place].name, name))
+            else:
+                columns.append(_only(col(shown[place].name), kind).alias(name))
+        return rows.select(*columns)
+
+    def nothing(self) -> list[Column]:
+        """The shared columns, all null."""
+        return [nulls("byte", SOURCE), *(nulls(kind, column_name(place)) for place, kind in enumerate(self.kinds))]
+
+    def given_back(self, source: SourceNode, rows: DataFrame, beside: Sequence[str]) -> DataFrame:
+        """The rows of one source under the names of its columns, and columns that stand `beside` them."""
+        ours = rows.where(f"{SOURCE} = {self.number(source)}") if len(self.columns) > 1 else rows
+        names = (field.name for field in self.fields[source])
+        named = [renamed(column_name(place), name) for name, place in zip(names, self.places[source], strict=True)]
+        return ours.select(*named, *beside)
+
+    def tables(self, rows: pa.Table) -> dict[SourceNode, pa.Table]:
+        """The rows of each source, of those of all that were fetched."""
+        return {source: self._table(source, rows) for source in self.columns}
+
+    def _table(self, source: SourceNode, rows: pa.Table) -> pa.Table:
+        if len(self.columns) > 1:
+            rows = rows.filter(pc.equal(rows.column(SOURCE), self.number(source)))
+        columns = self.columns[source]
+        held = (rows.column(column_name(place)) for place in self.places[source])
+        arrays = [
+            array if array.type == field.type else as_type(array, field.type)
+            for array, field in zip(held, columns, strict=True)
+        ]
+        return pa.table(arrays, schema=columns)
+
+    def time(self) -> Column:
+        """The event time of each row, as a long."""
+        chosen = sf.lit(None).cast("long")
+        for source in self.columns:
+            chosen = sf.when(self._is(source), self._long(source, str(source.time))).otherwise(chosen)
+        return chosen.alias(TIME)
+
+    def mark(self, source: SourceNode) -> Column | None:
+        """What rows of a source say of its progress, as a long; None if they say nothing."""
+        if not isinstance(source.progress, Punctuated) or source.progress.linear is None:
+            return None
+        column, kind = self._column(source, source.progress.linear)
+        return sf.when(self._is(source), said_as_long(column, kind))
+
+    def _is(self, source: SourceNode) -> Column:
+        return sf.expr(f"{SOURCE} = {self.number(source)}")
+
+    def _long(self, source: SourceNode, name: str) -> Column:
+        return time_as_long(*self._column(source, name))
+
+    def _column(self, source: SourceNode, name: str) -> tuple[Column, st.DataType]:
+        names = [field.name for field in self.fields[source]]
+        place = self.places[source][names.index(name)]
+        return sf.expr(column_name(place)), self.kinds[place]
+
+
+def _pruned(schema: st.StructType, needed: pa.Schema) -> tuple[st.StructField, ...]:
+    """The fields that are needed, and of structs the fields that are needed of those."""
+    whole = {field.name: field for field in schema}
+    fields = []
+    for field in needed:
+        held = whole[field.name]
+        if isinstance(held.dataType, st.StructType):
+            part = st.StructType(list(_pruned(held.dataType, pa.schema(list(field.type)))))
+            held = st.StructField(held.name, part, held.nullable)
+        fields.append(held)
+    return tuple(fields)
+
+
+def _only(column: Column, kind: st.DataType) -> Column:
+    """Of a struct the fields that its type has; Spark then reads no others."""
+    if not isinstance(kind, st.StructType):
+        return column
+    parts = [_only(column.getField(field.name), field.dataType).alias(field.name) for field in kind]
+    return sf.when(column.isNotNull(), sf.struct(*parts))
