@@ -43,7 +43,7 @@ from penstock.runtime.course import Course
 from penstock.runtime.entering import Entry
 from penstock.runtime.lateness import Judge, both
 from penstock.runtime.shard import PortBounds
-from penstock.runtime.steps import step
+from penstock.runtime.steps import ResultTime, step
 from penstock.runtime.tracks import Tracks
 from penstock.storage.versioned import Plan
 
@@ -174,7 +174,7 @@ class Epoch:
             for part in self._results(node):
                 self._charge(node, part, f"results of {node.name}")
                 parts.append(part)
-            return pa.concat_tables(parts) if parts else timed_results(node, node.columns.empty_table())
+            return pa.concat_tables(parts) if parts else ResultTime.of(node).beside(node.columns.empty_table())
         raise TypeError(node)
 
     def _results(self, node: OperatorNode) -> Iterator[pa.Table]:
@@ -189,6 +189,7 @@ class Epoch:
         after = course.after(node, plan, plan.tracks)
         ports = [PortBounds(*bounds) for bounds in zip(course.before(node), after, strict=True)]
         turned_away: list[pa.RecordBatch] = []
+        time = ResultTime.of(node)
         with self._budget.tab(f"rows that enter {node.name}") as charge:
             arrivals = [self._entering(node, port, bounds.before, charge) for port, bounds in enumerate(ports)]
             for out in self._workers.work(node, plan, ports, arrivals):
@@ -198,7 +199,7 @@ class Epoch:
                 results = pa.Table.from_batches([out.rows], schema=node.columns)
                 if node.pairs is not None:
                     results = evaluate.where_pairs(results, node.pairs.condition, node.pairs.sides)
-                yield timed_results(node, results)
+                yield time.beside(results)
             del arrivals
         if node.config.finds_late:
             self._turn_away(guarded_by(node), turned_away)
@@ -282,19 +283,6 @@ def _called_late(rows: pa.Table, source: SourceNode, reason: pa.Array | pa.Chunk
     """Late rows with their source and why they are late."""
     named = rows.append_column("late_source", pa.array([source.name] * rows.num_rows, pa.string()))
     return named.append_column("late_reason", reason)
-
-
-def timed_results(node: OperatorNode, rows: pa.Table) -> pa.Table:
-    """Results with the event time that the operator gives them."""
-    if not node.clock:
-        return rows.append_column(TIME, pa.nulls(rows.num_rows, pa.int64()))
-    times = [as_times(rows.column(name)) for name in node.clock]
-    if node.timing == "before end":
-        return rows.append_column(TIME, pc.subtract(times[0], 1))
-    if node.timing == "column":
-        return rows.append_column(TIME, times[0])
-    pick = pc.max_element_wise if node.timing == "latest" else pc.min_element_wise
-    return rows.append_column(TIME, pick(*times))
 
 
 def _missing(late: pa.Table, source: SourceNode, node: Node) -> pa.Table:

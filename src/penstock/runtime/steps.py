@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from penstock.core.operator import Timing
+from penstock.core.rows import TIME
+from penstock.core.time import as_times
 from penstock.expressions import evaluate
 from penstock.flow.graph import Node, OperatorNode, SelectNode, SourceNode, UnionNode, WhereNode
 
@@ -33,6 +37,31 @@ class Where:
 
 
 Step = Select | Where
+
+
+@dataclass(frozen=True, slots=True)
+class ResultTime:
+    """The event time that an operator gives its results: of which columns, and how it follows from them."""
+
+    clock: tuple[str, ...]
+    timing: Timing
+
+    @classmethod
+    def of(cls, node: OperatorNode) -> ResultTime:
+        """Of the results of `node`."""
+        return cls(node.clock, node.timing)
+
+    def beside(self, rows: pa.Table) -> pa.Table:
+        """Results with their event time; it is null if they have lost it."""
+        if not self.clock:
+            return rows.append_column(TIME, pa.nulls(rows.num_rows, pa.int64()))
+        times = [as_times(rows.column(name)) for name in self.clock]
+        if self.timing == "before end":
+            return rows.append_column(TIME, pc.subtract(times[0], 1))
+        if self.timing == "column":
+            return rows.append_column(TIME, times[0])
+        pick = pc.max_element_wise if self.timing == "latest" else pc.min_element_wise
+        return rows.append_column(TIME, pick(*times))
 
 
 def step(node: SelectNode | WhereNode) -> Step:

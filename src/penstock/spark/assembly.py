@@ -35,6 +35,8 @@ class Assembly:
     source_rows: SourceRows
     layout: Layout
     experience: Experience
+    in_process: bool
+    """Whether all stateless steps can run where Arrow has the rows."""
 
     @classmethod
     def of(
@@ -43,12 +45,13 @@ class Assembly:
         sinks: Sequence[Sink],
         checkpoint: Checkpoint,
         course: Course,
-        columns: Mapping[SourceNode, pa.Schema],
+        columns: Mapping[SourceNode, pa.Schema] | None,
     ) -> Assembly:
-        """A flow that has yet to run, and needs these columns of its sources."""
+        """A flow that has yet to run; `columns` are what it needs of its sources if its steps can run in process."""
         schemas = Schemas()
         layout = lay_out(sinks, course.operators, schemas)
-        return cls(spark, sinks, checkpoint, course, schemas, SourceRows.of(columns), layout, Experience())
+        rows = SourceRows.of(columns or {source: source.columns for source in course.sources})
+        return cls(spark, sinks, checkpoint, course, schemas, rows, layout, Experience(), columns is not None)
 
     @property
     def frames(self) -> list[SourceNode]:

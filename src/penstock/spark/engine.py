@@ -49,10 +49,8 @@ class Engine:
         table = partial(self._pinned, begins=ledger.epoch < 0)
         self.course = Course(sinks, memory, self._count_slots(), ledger, table)
         columns = columns_here(self.course, sinks, str(spark.conf.get("spark.sql.session.timeZone")))
-        why_not = columns if isinstance(columns, str) else None
-        if isinstance(columns, str):
-            columns = {source: source.columns for source in self.course.sources}
-        self.assembly = Assembly.of(spark, sinks, checkpoint, self.course, columns)
+        known, why_not = (None, columns) if isinstance(columns, str) else (columns, None)
+        self.assembly = Assembly.of(spark, sinks, checkpoint, self.course, known)
         self.placement = self._placement(why_not)
         self._rows = 0
         """How many rows the last epoch had."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation
@@ -19,9 +20,11 @@ from penstock.core.rows import HASH, TIME
 from penstock.core.time import Time
 from penstock.flow.graph import Node, OperatorNode, SourceNode, guarded_by, late_columns, sources_of, windows_of
 from penstock.flow.report import OperatorReport
+from penstock.flow.sinks import Sink
 from penstock.kernels.route import hash_range
 from penstock.runtime.records import added_up
 from penstock.runtime.shard import PortBounds
+from penstock.runtime.steps import ways_to
 from penstock.runtime.tracks import Tracks, followed
 from penstock.spark.arrivals import Inlet
 from penstock.spark.assembly import Assembly
@@ -41,9 +44,21 @@ from penstock.spark.layout import (
     untagged,
     where_pairs,
 )
-from penstock.spark.sinks import deliver, deliver_counted
+from penstock.spark.onward import Onward, Then, Write
+from penstock.spark.sinks import deliver, deliver_counted, deliver_written, writes_here
 from penstock.spark.task import ShardTask
-from penstock.spark.types import col, column_name, long, nulls, run, shard_of, signed, time_as_long, union
+from penstock.spark.types import (
+    arrow_columns,
+    col,
+    column_name,
+    long,
+    nulls,
+    run,
+    shard_of,
+    signed,
+    time_as_long,
+    union,
+)
 from penstock.spark.work import TURNED_AWAY
 from penstock.storage.versioned import Plan
 
@@ -159,13 +174,50 @@ class EpochFrames:
     def _deliver_results(self, rows: DataFrame) -> None:
         sinks = [sink for sink in self._flow.sinks if sink.emits == "results"]
         for sink in sinks:
-            stream, node = self._stream(sink.node, rows), sink.node
+            node = sink.node
+            if self._is_written_by_tasks(sink):
+                write = partial(self._written, node, rows)
+                self._delivered[node] = deliver_written(sink, write, self._columns_of(node), self._plan.epoch)
+                continue
+            stream = self._stream(node, rows)
             if node in self._delivered or not any(map(_changes_number, edges(node))):
                 deliver(sink, stream, self._plan.epoch)
             else:
                 self._delivered[node] = deliver_counted(sink, stream, self._plan.epoch)
         if not sinks:
             run(rows)
+
+    def _is_written_by_tasks(self, sink: Sink) -> bool:
+        """Whether the tasks of an operator can write what a sink takes themselves.
+
+        They can if its results go nowhere else and what follows it is known in process.
+        """
+        root = edges(sink.node)[0].root
+        return (
+            len(edges(sink.node)) == 1
+            and isinstance(root, OperatorNode)
+            and self._uses[root.name] == 1
+            and root not in self._first.preludes
+            and not root.config.finds_late
+            and self._flow.in_process
+            and writes_here(sink)
+        )
+
+    def _columns_of(self, node: Node) -> pa.Schema:
+        return arrow_columns(self._flow.schemas.of(node))
+
+    def _written(self, node: Node, rows: DataFrame, folder: str) -> list[tuple[str, int]]:
+        """The files that tasks wrote into a folder, and how many rows each has."""
+        ((root, steps),) = ways_to(node)
+        if not isinstance(root, OperatorNode):
+            raise TypeError(root)
+        write = Write(steps, self._columns_of(node), folder)
+        found = self._sent_on(root, rows, write).collect()
+        return [(file, count) for file, count in found]
+
+    def _sent_on(self, node: OperatorNode, rows: DataFrame, then: Then) -> DataFrame:
+        """An operator at work, and what its tasks do with the results."""
+        return self._shards(node, *self._of_branches(node, rows), then)
 
     def rows_out(self, operators: Mapping[str, OperatorReport], seen: Mapping[str, Counted]) -> int:
         """How many rows the streams had that sinks take, each stream counted once."""
@@ -276,14 +328,21 @@ class EpochFrames:
             arriving = arriving.select(*needed)
         return arriving, [Inlet(b.tag, b.port, tuple(among[place] for place in b.places)) for b in into]
 
-    def _shards(self, node: OperatorNode, arriving: DataFrame, inlets: Sequence[Inlet]) -> DataFrame:
+    def _shards(
+        self, node: OperatorNode, arriving: DataFrame, inlets: Sequence[Inlet], then: Then | None = None
+    ) -> DataFrame:
         """The operator at work: rows to their shards, Python in each."""
         shards = self._plan.shards
         roll_call = self._shares_a_stage(node) or self._may_get_nothing(node)
         if roll_call:
             arriving = arriving.union(self._roll_call(arriving))
         task = self._task(node, inlets, roll_call)
-        routed = arriving.repartitionById(shards, sf.expr(shard_of(HASH, shards)))
+        return self._run(node, task, arriving.repartitionById(shards, sf.expr(shard_of(HASH, shards))), then)
+
+    def _run(self, node: OperatorNode, task: ShardTask, routed: DataFrame, then: Then | None) -> DataFrame:
+        """Run the shards of an operator over what has come to each."""
+        if then is not None:
+            return routed.mapInArrow(Onward(task, node.columns, then, node.pairs), then.declared)
         columns = self._flow.schemas.of(node)
         told = st.StructType([*columns.fields, st.StructField(TURNED_AWAY, st.BooleanType())])
         return routed.mapInArrow(task, told if node.config.finds_late else columns)

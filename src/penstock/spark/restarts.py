@@ -68,8 +68,8 @@ class Start:
         if before.scans != self.scans:
             raise CheckpointError(
                 f"The flow of checkpoint {uri} scans its sources as {_listed(before.scans)}; this one scans "
-                f"{_listed(self.scans)}. Spark knows what each has read by its place only. Nothing was touched. Put the "
-                f"sources, and the sinks that need them, in the old order, or start with a new checkpoint folder."
+                f"{_listed(self.scans)}, and Spark knows what each has read by its place only. Nothing was touched. "
+                f"Start with a new checkpoint folder, or by the version of penstock that made this one."
             )
 
     def _refuse_changed_places(self, before: Start, configs: Mapping[str, Any], uri: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -62,24 +62,73 @@ def deliver_tables(flow: Assembly, sink: Sink, tables: Iterator[pa.Table], epoch
         raise in_sink(failure, epoch, sink, sources_of(sink.node)) from failure
 
 
+def writes_here(sink: Sink) -> bool:
+    """Whether a sink takes Parquet files that are written without Spark."""
+    return isinstance(sink, ParquetSink) and is_local(sink.path)
+
+
+def deliver_written(
+    sink: Sink, write: Callable[[str], Sequence[tuple[str, int]]], columns: pa.Schema, epoch: int
+) -> int:
+    """Let tasks write an epoch's rows into a folder, and hand a sink the files that they tell; how many rows there are.
+
+    What else is in the folder was left by tasks that failed or ran twice, and goes.
+    """
+    try:
+        with _Staged(sink, epoch) as staged:
+            os.makedirs(staged.by_tasks)
+            written = write(staged.by_tasks)
+            for number, (file, _) in enumerate(sorted(written)):
+                os.rename(file, f"{staged.folder}/part-{number:05d}.parquet")
+            if not written:
+                pq.write_table(columns.empty_table(), f"{staged.folder}/part-00000.parquet")
+            staged.rows = sum(rows for _, rows in written)
+        return staged.rows
+    except PenstockError:
+        raise
+    except Exception as failure:
+        raise in_sink(failure, epoch, sink, sources_of(sink.node)) from failure
+
+
 def _parquet_here(sink: ParquetSink, tables: Iterator[pa.Table], columns: pa.Schema, epoch: int) -> int:
-    """Write beside, then rename, as with Spark: an epoch without rows leaves no folder, but the first the schema."""
-    path = whole_path(local_path(sink.path) or sink.path)
-    staging, final = f"{path}/_staging/epoch={epoch}", f"{path}/epoch={epoch}"
-    shutil.rmtree(staging, ignore_errors=True)
-    os.makedirs(staging)
-    rows = 0
-    with pq.ParquetWriter(f"{staging}/part-00000.parquet", columns) as writer:
+    with _Staged(sink, epoch) as staged, pq.ParquetWriter(f"{staged.folder}/part-00000.parquet", columns) as writer:
         for table in tables:
             writer.write_table(table)
-            rows += table.num_rows
-    shutil.rmtree(final, ignore_errors=True)
-    if rows or epoch == 0:
-        os.rename(staging, final)
-        sync_tree(final)
-    else:
-        shutil.rmtree(staging)
-    return rows
+            staged.rows += table.num_rows
+    return staged.rows
+
+
+class _Staged:
+    """An epoch's local folder of Parquet files, written beside and then renamed.
+
+    An epoch without rows leaves no folder, but the first leaves the schema.
+    """
+
+    def __init__(self, sink: Sink, epoch: int) -> None:
+        if not isinstance(sink, ParquetSink):
+            raise TypeError(sink)
+        path = whole_path(local_path(sink.path) or sink.path)
+        self.folder, self.by_tasks = f"{path}/_staging/epoch={epoch}", f"{path}/_staging/tasks={epoch}"
+        self._final = f"{path}/epoch={epoch}"
+        self._epoch = epoch
+        self.rows = 0
+
+    def __enter__(self) -> _Staged:
+        self._clear()
+        os.makedirs(self.folder)
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if error is None:
+            shutil.rmtree(self._final, ignore_errors=True)
+            if self.rows or self._epoch == 0:
+                os.rename(self.folder, self._final)
+                sync_tree(self._final)
+            self._clear()
+
+    def _clear(self) -> None:
+        for folder in (self.folder, self.by_tasks):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write(sink: Sink, rows: DataFrame, epoch: int) -> None:

@@ -19,12 +19,13 @@ from penstock.flow.graph import Node, OperatorNode, SourceNode
 from penstock.runtime.entering import Entry
 from penstock.runtime.lateness import Judge, both
 from penstock.runtime.shard import PortBounds
-from penstock.runtime.steps import ways_to
+from penstock.runtime.steps import ResultTime, ways_to
 from penstock.spark.assembly import Assembly
 from penstock.spark.blobs import BLOBS, ROLL_CALL, LateTask, Portions, ReadTask, RouteTask, Scan, ScanTask, Way, spread
 from penstock.spark.frames import EpochFrames
 from penstock.spark.lateness import REASON, Counted, missed
 from penstock.spark.layout import LATENESS, edges, through, where_pairs
+from penstock.spark.onward import Send, Then
 from penstock.spark.types import col, union
 from penstock.storage.scans import portions, read_file
 from penstock.storage.versioned import Plan
@@ -95,7 +96,10 @@ class EpochTasks(EpochFrames):
             self._results[node] = self._keep(results) if self._uses[node.name] > 1 else results
         return self._results[node]
 
-    def _shards_of(self, node: OperatorNode, rows: DataFrame) -> DataFrame:
+    def _sent_on(self, node: OperatorNode, rows: DataFrame, then: Then) -> DataFrame:
+        return self._shards_of(node, rows, then)
+
+    def _shards_of(self, node: OperatorNode, rows: DataFrame, then: Then | None = None) -> DataFrame:
         """The operator at work: blobs to their shards, Python in each."""
         shards = self._plan.shards
         arriving = self._blobs(node, rows)
@@ -107,8 +111,7 @@ class EpochTasks(EpochFrames):
             PortBounds(*bounds) for bounds in zip(self._course.before(node), map(self._bound, node.inputs), strict=True)
         ]
         task = self._flow.shard_task(node, self._plan, ports, self.attempt, roll_call=roll_call, blobs=True)
-        routed = arriving.repartitionById(shards, sf.col("shard"))
-        return routed.mapInArrow(task, self._flow.schemas.of(node))
+        return self._run(node, task, arriving.repartitionById(shards, sf.col("shard")), then)
 
     def _blobs(self, node: OperatorNode, rows: DataFrame) -> DataFrame:
         """What enters an operator, in blobs: of files, read by tasks, and of other operators."""
@@ -120,6 +123,8 @@ class EpochTasks(EpochFrames):
                 way = Way(steps, port, Entry.of(node, port))
                 if isinstance(root, SourceNode):
                     ways.setdefault(root, []).append(way)
+                elif self._uses[root.name] == 1:
+                    parts.append(self._sent_on(root, rows, Send(way, ResultTime.of(root), shards)))
                 else:
                     task = RouteTask(way, shards, share)
                     parts.append(self._timed(root, rows).mapInArrow(task, BLOBS))

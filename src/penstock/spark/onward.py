@@ -1,0 +1,117 @@
+"""What a task does with the results of its shard without a way back through Spark's rows.
+
+It writes them to a Parquet file, or cuts them by shard of the next operator and sends them there as blobs.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.expressions import evaluate
+from penstock.flow.graph import Pairs
+from penstock.runtime.steps import ResultTime, Step, through
+from penstock.spark.blobs import BLOBS, Way
+from penstock.spark.task import ShardTask
+
+WRITTEN = "file string, rows long"
+"""What a task that writes tells the driver, as Spark declares it."""
+
+_GROUP = 32
+"""The part of a task's share that is gathered for a row group of a file."""
+
+
+class Then(Protocol):
+    """What becomes of results."""
+
+    @property
+    def declared(self) -> str:
+        """The columns of what is left for Spark to carry."""
+        ...
+
+    def take(self, results: Iterator[pa.Table], share: int) -> Iterator[pa.RecordBatch]:
+        """Take all the results of a shard."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Write them to a file of a folder that is there; its name is told once it is whole.
+
+    Each attempt at a task has a file of its own. Those of attempts that fail, or that Spark made twice, are never told.
+    """
+
+    steps: tuple[Step, ...]
+    columns: pa.Schema
+    folder: str
+    declared: str = WRITTEN
+
+    def take(self, results: Iterator[pa.Table], share: int) -> Iterator[pa.RecordBatch]:
+        """Write."""
+        path, rows = f"{self.folder}/{uuid.uuid4().hex}.parquet", 0
+        made = (through(self.steps, result) for result in results)
+        groups = _grouped((pa.table(table.columns, schema=self.columns) for table in made), share // _GROUP)
+        writer: pq.ParquetWriter | None = None
+        for group in groups:
+            if writer is None:
+                writer = pq.ParquetWriter(path, self.columns)
+            writer.write_table(group)
+            rows += group.num_rows
+        if writer is not None:
+            writer.close()
+            yield pa.RecordBatch.from_pydict({"file": [path], "rows": [rows]})
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send them, with their event time, to the shards of an operator."""
+
+    way: Way
+    time: ResultTime
+    shards: int
+    declared: str = BLOBS
+
+    def take(self, results: Iterator[pa.Table], share: int) -> Iterator[pa.RecordBatch]:
+        """Send."""
+        for result in results:
+            yield from self.way.blobs(self.time.beside(result), self.shards, share)
+
+
+@dataclass(frozen=True, slots=True)
+class Onward:
+    """A shard at work, and what becomes of its results."""
+
+    shard: ShardTask
+    results: pa.Schema
+    then: Then
+    pairs: Pairs | None = None
+    """What must hold of the results of a join."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the shard."""
+        return self.then.take(self._tables(batches), self.shard.share)
+
+    def _tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+        for rows in self.shard(batches):
+            table = pa.Table.from_batches([rows], schema=self.results)
+            if self.pairs is not None:
+                table = evaluate.where_pairs(table, self.pairs.condition, self.pairs.sides)
+            if table.num_rows:
+                yield table
+
+
+def _grouped(tables: Iterator[pa.Table], size: int) -> Iterator[pa.Table]:
+    """Tables put together until they have about so many bytes."""
+    held: list[pa.Table] = []
+    for table in tables:
+        held.append(table)
+        if sum(each.nbytes for each in held) >= size:
+            yield pa.concat_tables(held)
+            held = []
+    if held:
+        yield pa.concat_tables(held)
