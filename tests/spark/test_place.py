@@ -1,4 +1,4 @@
-"""Where an epoch of files runs."""
+"""Where an epoch runs."""
 
 from __future__ import annotations
 
@@ -12,26 +12,52 @@ def test_an_epoch_runs_where_the_driver_is_until_tasks_are_predicted_to_be_faste
     assert placement.choose(10**6)[0] == "driver"
     place, why = placement.choose(10**8)
     assert (place, why) == ("tasks", "6.13 s are predicted there, 10.00 s where the driver is")
-    placement.learn("tasks", 10**8, seconds=20)
+
+
+def test_the_first_epoch_at_a_place_is_not_believed():
+    placement = Placement()
+    for _ in range(2):
+        placement.learn("driver", 10**8, seconds=10)
+    placement.learn("tasks", 10**8, seconds=90)
+    assert placement.choose(10**8) == ("tasks", "what it takes there is not known well yet")
+    placement.learn("tasks", 10**8, seconds=2)
+    assert placement.choose(10**8) == ("tasks", "2.00 s are predicted there, 10.00 s where the driver is")
+    placement.learn("tasks", 10**8, seconds=100)
     assert placement.choose(10**8)[0] == "driver"
 
 
 def test_what_did_not_fit_goes_to_tasks_and_so_does_what_is_almost_as_large():
     placement = Placement()
-    placement.did_not_fit(1000)
+    placement.did_not_fit()
+    placement.learn("tasks", 1000, seconds=1)
     assert placement.choose(900) == ("tasks", "900 bytes of files do not fit the memory of one task")
     assert placement.choose(700)[0] == "driver"
 
 
 def test_what_tasks_cannot_do_alone_goes_to_spark():
     placement = Placement(blobs=False)
-    placement.did_not_fit(1000)
+    placement.did_not_fit()
+    placement.learn("spark", 1000, seconds=1)
     assert placement.choose(1000)[0] == placement.elsewhere == placement.at_most("tasks") == "spark"
     assert Placement(why_not="a DataFrame").choose(5) == ("spark", "a DataFrame")
     assert Placement(why_not="a DataFrame").at_most("driver") == "spark"
 
 
-def test_an_epoch_without_files_teaches_nothing():
+def test_what_spark_aggregates_itself_runs_there_first_and_is_tried_where_the_driver_is_if_it_takes_long():
+    quick, slow = (Placement(blobs=False, unit="rows", first="elsewhere") for _ in range(2))
+    for placement, seconds in ((quick, 0.28), (slow, 1.0)):
+        assert placement.choose(0) == ("spark", "no epoch has been measured yet")
+        placement.learn("spark", 10**6, seconds=3)
+        assert placement.choose(10**6)[0] == "spark"
+        placement.learn("spark", 10**6, seconds)
+    assert quick.choose(10**6)[0] == "spark"
+    assert slow.choose(10**6) == ("driver", "0.50 s are predicted there, 1.00 s in tasks")
+    for seconds in (5.0, 1.5):
+        slow.learn("driver", 10**6, seconds)
+    assert slow.choose(10**6) == ("spark", "1.00 s are predicted there, 1.50 s where the driver is")
+
+
+def test_an_epoch_without_rows_teaches_nothing():
     placement = Placement()
     placement.learn("driver", 0, seconds=3.0)
     assert placement.choose(5)[1] == "no epoch has been measured yet"

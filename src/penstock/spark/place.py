@@ -84,6 +84,8 @@ class Placement:
             return first, "no epoch has been measured yet"
         if self._last is not None and self._ran[self._last] < _WARM and len(self._ran) > 1:
             return self._last, "what it takes there is not known well yet"
+        if self.first == "driver" and "driver" not in self._ran:
+            return "driver", "none has been measured there yet"
         here, there = self._here(size), self._there(size)
         if here <= there:
             return "driver", f"{here:.2f} s are predicted there, {there:.2f} s in tasks"

@@ -19,7 +19,7 @@ from penstock.flow.graph import (
     late_columns,
     sources_of,
 )
-from penstock.spark.types import col, spark_type
+from penstock.spark.types import col, nullable_columns, spark_type
 
 
 class Schemas:
@@ -47,10 +47,10 @@ class Schemas:
 
     def _derive(self, node: Node) -> st.StructType:
         if isinstance(node, SourceNode):
-            return node.data.schema
+            return nullable_columns(node.data.schema)
         if isinstance(node, SelectNode):
             empty = sources_of(node)[0].data.sparkSession.createDataFrame([], self.of(node.input))
-            return select(empty, node).schema
+            return nullable_columns(select(empty, node).schema)
         if isinstance(node, OperatorNode):
             return st.StructType(list(self._results(node)))
         if isinstance(node, StatementNode):

@@ -43,7 +43,6 @@ def deliver_tables(flow: Assembly, sink: Sink, tables: Iterator[pa.Table], epoch
     """Hand a sink an epoch's rows that are here, piece by piece; how many there were."""
     schema = flow.schemas.late(sink.node) if sink.emits == "late" else flow.schemas.of(sink.node)
     columns = arrow_columns(schema)
-    # Spark says of more columns that they are never null.
     tables = (pa.Table.from_arrays(table.columns, schema=columns) for table in tables)
     try:
         if isinstance(sink, ParquetSink) and is_local(sink.path):
@@ -150,9 +149,8 @@ def _write(sink: Sink, rows: DataFrame, epoch: int) -> None:
 def _as_declared(sink: Sink, rows: pa.Table) -> pa.Table:
     """Rows in the columns that a stream was built with: what Spark knows never to be null depends on the place."""
     columns = late_columns(sink.node) if sink.emits == "late" else sink.node.columns
-    fields = [field.with_nullable(True) for field in columns]
-    arrays = [as_type(rows.column(place), field.type) for place, field in enumerate(fields)]
-    return pa.table(arrays, schema=pa.schema(fields))
+    arrays = [as_type(rows.column(place), field.type) for place, field in enumerate(columns)]
+    return pa.table(arrays, schema=columns)
 
 
 def _call(sink: ForeachSink, rows: DataFrame, epoch: int) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql import types as st
 from penstock.core.progress import Punctuated
 from penstock.core.rows import TIME
 from penstock.flow.graph import SourceNode
-from penstock.spark.types import allot, col, column_name, nulls, renamed, said_as_long, time_as_long
+from penstock.spark.types import allot, col, column_name, nullable, nulls, renamed, said_as_long, time_as_long
 from penstock.storage.scans import as_type
 
 SOURCE = "__source"
@@ -65,7 +65,7 @@ class SourceRows:
             elif whole[shown[place].name] == kind:
                 columns.append(renamed(shown[place].name, name))
             else:
-                columns.append(_only(col(shown[place].name), kind).alias(name))
+                columns.append(_only(col(shown[place].name), kind).cast(kind).alias(name))
         return rows.select(*columns)
 
     def nothing(self) -> list[Column]:
@@ -121,15 +121,17 @@ class SourceRows:
 
 
 def _pruned(schema: st.StructType, needed: pa.Schema) -> tuple[st.StructField, ...]:
-    """The fields that are needed, and of structs the fields that are needed of those."""
-    whole = {field.name: field for field in schema}
+    """The fields that are needed, and of structs the fields that are needed of those; any of them may be null.
+
+    What Spark knows never to be null inside a struct that may be null, it does not send as Arrow.
+    """
+    whole = {field.name: field.dataType for field in schema}
     fields = []
     for field in needed:
-        held = whole[field.name]
-        if isinstance(held.dataType, st.StructType):
-            part = st.StructType(list(_pruned(held.dataType, pa.schema(list(field.type)))))
-            held = st.StructField(held.name, part, held.nullable)
-        fields.append(held)
+        kind = whole[field.name]
+        if isinstance(kind, st.StructType):
+            kind = st.StructType(list(_pruned(kind, pa.schema(list(field.type)))))
+        fields.append(st.StructField(field.name, nullable(kind)))
     return tuple(fields)
 
 

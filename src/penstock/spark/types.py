@@ -16,7 +16,7 @@ from penstock.core.time import TIME_MAX, TIME_MIN
 
 
 def arrow_columns(schema: st.StructType) -> pa.Schema:
-    """A DataFrame's columns as Arrow's; zoned timestamps are UTC."""
+    """A DataFrame's columns as Arrow's, any of which may be null; zoned timestamps are UTC."""
     if len(set(schema.names)) < len(schema.names):
         twice = next(name for name in schema.names if schema.names.count(name) > 1)
         raise ConfigError(f"Column {twice!r} is there twice. Rename one of them before flow.source(…).")
@@ -27,9 +27,29 @@ def arrow_columns(schema: st.StructType) -> pa.Schema:
                 f"Select CAST({field.name} AS STRING COLLATE UTF8_BINARY) first."
             )
     try:
-        return to_arrow_schema(schema, timezone="UTC")
+        return to_arrow_schema(nullable_columns(schema), timezone="UTC")
     except Exception as error:
         raise ConfigError(f"These columns cannot travel as Arrow: {error}. Cast or leave them out.") from error
+
+
+def nullable_columns(schema: st.StructType) -> st.StructType:
+    """Columns that may be null, and so may all that is in them: what Spark knows of that differs from place to place."""
+    return st.StructType([st.StructField(field.name, nullable(field.dataType)) for field in schema])
+
+
+def nullable(kind: st.DataType) -> st.DataType:
+    """A type whose parts may be null.
+
+    >>> nullable(st.ArrayType(st.LongType(), containsNull=False)).containsNull
+    True
+    """
+    if isinstance(kind, st.StructType):
+        return nullable_columns(kind)
+    if isinstance(kind, st.ArrayType):
+        return st.ArrayType(nullable(kind.elementType))
+    if isinstance(kind, st.MapType):
+        return st.MapType(nullable(kind.keyType), nullable(kind.valueType))
+    return kind
 
 
 def spark_type(kind: pa.DataType) -> st.DataType:
