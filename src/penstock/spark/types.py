@@ -33,7 +33,7 @@ def arrow_columns(schema: st.StructType) -> pa.Schema:
 
 
 def nullable_columns(schema: st.StructType) -> st.StructType:
-    """Columns that may be null, and so may all that is in them: what Spark knows of that differs from place to place."""
+    """Columns that may be null, and so may all that is in them: what Spark knows of that depends on the place."""
     return st.StructType([st.StructField(field.name, nullable(field.dataType)) for field in schema])
 
 
