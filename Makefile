@@ -61,10 +61,21 @@ types: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/penstock bench window-join
 
-# Flink wants its own environment: its Python package pins other versions of the libraries penstock uses.
-bench-peers: $(STAMP)
-	$(PYTHON) -m venv .venv-peers
-	.venv-peers/bin/pip install --quiet --disable-pip-version-check -r benchmarks/peers.txt
+# Each peer has an environment of its own, as it pins other versions of the libraries penstock uses. One that cannot be
+# installed leaves none behind, and benchmarks leave it out. make bench-peers PEERS=bytewax installs this one only.
+PEERS ?= flink pathway bytewax
+ENVIRONMENT_flink := .venv-peers
+ENVIRONMENT_pathway := .venv-pathway
+ENVIRONMENT_bytewax := .venv-bytewax
+bench-peers: $(PEERS:%=bench-peer-%)
+	@for peer in $(foreach peer,$(PEERS),$(peer)=$(ENVIRONMENT_$(peer))); do \
+	  test -x $${peer#*=}/bin/python && echo "$${peer%=*} is installed." \
+	    || echo "$${peer%=*} could not be installed for $$($(PYTHON) --version): benchmarks leave it out."; done
+
+bench-peer-%: $(STAMP)
+	$(PYTHON) -m venv $(ENVIRONMENT_$*)
+	$(ENVIRONMENT_$*)/bin/pip install --quiet --disable-pip-version-check -r benchmarks/peers/$*.txt \
+	  || rm -rf $(ENVIRONMENT_$*)
 
 clean:
-	rm -rf $(VENV) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .drivers.log htmlcov
+	rm -rf $(VENV) .venv-peers .venv-pathway .venv-bytewax .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .drivers.log htmlcov

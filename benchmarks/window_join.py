@@ -341,14 +341,22 @@ def flink(workload: Workload, backend: str) -> Result:
 
 def peer(script: str, *arguments: str) -> dict[str, Any]:
     """Flink SQL in the peers' environment, with the same heap and with the memory budget as its managed memory."""
-    if not PEERS.exists():
+    budget = ("--parallelism", str(CORES), "--managed-memory", f"{MEMORY_MB}mb")
+    return report(PEERS, script, *arguments, *budget, env={"JVM_ARGS": f"-Xmx{HEAP}"})
+
+
+def report(
+    python: Path, script: str, *arguments: str, env: Mapping[str, str] | None = None, patience: float | None = None
+) -> dict[str, Any]:
+    """The last line that a script prints, by the interpreter of a peer's environment and within so many seconds."""
+    if not python.exists():
         raise PeerMissingError("not installed: make bench-peers")
-    command = [PEERS, HERE / script, *arguments, "--parallelism", str(CORES), "--managed-memory", f"{MEMORY_MB}mb"]
-    run = subprocess.run(command, env=os.environ | {"JVM_ARGS": f"-Xmx{HEAP}"}, capture_output=True, text=True)
+    command = [python, HERE / script, *arguments]
+    run = subprocess.run(command, env=os.environ | (env or {}), capture_output=True, text=True, timeout=patience)
     if run.returncode:
         raise RuntimeError(f"{script} {' '.join(arguments)} failed:\n{run.stderr}")
-    report: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
-    return report
+    found: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    return found
 
 
 def penstock(workload: Workload) -> Result:
