@@ -9,18 +9,23 @@ micro-batch is 500,000 events in two Parquet files, 50 s of event time. The same
 - ``spark-rocksdb``, ``spark-memory``: Spark's own operators (nexmark_spark.py), state in RocksDB with changelog
   checkpoints, and in memory;
 - ``flink-rocksdb``: Flink SQL (flink_nexmark.py says what is timed), if it is installed. Its package holds no Parquet
-  reader: it reads CSV files that have the structs' fields as columns.
+  reader: it reads CSV files that have the structs' fields as columns;
+- ``pathway``, ``bytewax``: these libraries (pathway_nexmark.py, bytewax_nexmark.py), each if it is installed. Pathway
+  reads CSV files, each a minibatch of 250,000 events, Bytewax the Parquet files.
 
-What is timed is said in window_join.py: rows per second = 500,000 ÷ the median warm micro-batch, and for Flink all rows
-÷ the run time of the job. Every query of penstock first runs over fewer events into Parquet files, which are compared
-with DuckDB row by row. The timed runs must put out as many rows as DuckDB says; Spark's own operators, which leave
-windows open that the watermark has not passed, at least those of the windows that it has. A peer gets ``PATIENCE``
-seconds per run: its rate is then that of the micro-batches it finished.
+What is timed is said in window_join.py: rows per second = 500,000 ÷ the median warm micro-batch, and for Flink, Pathway
+and Bytewax, which have no such micro-batches, all rows ÷ the run time of the job without its start. Every query of
+penstock first runs over fewer events into Parquet files, which are compared with DuckDB row by row. The timed runs must
+put out as many rows as DuckDB says; Spark's own operators, which leave windows open that the watermark has not passed,
+at least those of the windows that it has. The rows of Flink, Pathway and Bytewax are counted over the fewer events.
+A peer gets ``PATIENCE`` seconds per run: its rate is then that of the micro-batches it finished, or, of Pathway and
+Bytewax, a bound: all rows ÷ ``PATIENCE``.
 
 The JSON has rates and ratios by engine and query (``spark-rocksdb@q5``) and, by engine alone, their geometric mean.
 Of six micro-batches the first two are not counted. ``--quick`` is five queries over three micro-batches, of which the
-first is not counted, and two of them in Flink. ``python benchmarks/nexmark.py --queries q5,q7 --engines penstock``
-runs only these, ``--page`` writes the figures into docs/nexmark.md.
+first is not counted; two of them run in Flink, and one in Pathway and Bytewax, over the fewer events. ``python
+benchmarks/nexmark.py --queries q5,q7 --engines penstock`` runs only these, ``--page`` writes the figures into
+docs/nexmark.md.
 """
 
 from __future__ import annotations
@@ -28,6 +33,8 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -65,6 +72,7 @@ COLD, QUICK_COLD = 2, 1
 """Micro-batches that are not counted."""
 QUICK_QUERIES = ("q5", "q7", "q8", "q11", "q20")
 QUICK_FLINK = ("q5", "q20")
+QUICK_LIBRARIES = ("q8",)
 FEW_EPOCHS = 3
 FILES = 2
 """Files of a micro-batch."""
@@ -83,7 +91,7 @@ Scan = Literal["arrow", "dataframe"]
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Events on disk, under ``parquet`` and, for Flink, again under ``csv``; and what queries over them mean."""
+    """Events on disk, under ``parquet`` and, for peers that read CSV, again; and what queries over them mean."""
 
     directory: Path
     events: Events
@@ -100,6 +108,19 @@ class Workload:
     def csv(self) -> Path:
         """The files that Flink reads."""
         return self.directory / "csv"
+
+    def minibatches(self) -> Path:
+        """The files that Pathway reads: for each Parquet file one of CSV with a header, written at the first call."""
+        folder = self.directory / "minibatches"
+        if not folder.exists():
+            folder.mkdir()
+            for path in sorted(self.parquet.iterdir()):
+                events = flat(pa.parquet.read_table(path))
+                events = events.rename_columns([name.replace(".", "_") for name in events.column_names])
+                pa.csv.write_csv(events, folder / f"{path.stem}.csv", pa.csv.WriteOptions(quoting_style="needed"))
+                changed = path.stat().st_mtime
+                os.utime(folder / f"{path.stem}.csv", (changed, changed))
+        return folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +161,10 @@ def main(quick: bool, queries: Sequence[str] = (), only: Sequence[str] = (), pag
             run_all(engines, workload, name, results, missing)
         if not only or "flink-rocksdb" in only:
             run_flink(workload, few, flink_names(names, quick and not queries), results, missing)
+        short = quick and not queries
+        for library in [name for name in LIBRARIES if not only or name in only]:
+            asked = library_names(library, names, short)
+            run_library(library, few if short else workload, few, asked, results, missing)
     summary = summarise(results)
     print_table(results, names, missing)
     if page:
@@ -336,6 +361,76 @@ def run_flink(
         rows = workload.events.rows
         results[f"flink-rocksdb@{name}"] = Timed(rows, every, every, report["seconds"], EPOCH_ROWS)
         print(f"  flink-rocksdb@{name}: {shown_rate(results[f'flink-rocksdb@{name}'])} rows/s", file=sys.stderr)
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A peer that is a library of Python's: it runs each query in a process and an environment of its own."""
+
+    script: str
+    python: Path
+    files: Callable[[Workload], Path]
+    """The files that it reads."""
+    without: Mapping[str, str]
+    """The queries that it has no form of, and why."""
+
+
+def environment(name: str) -> Path:
+    """The interpreter of a library's environment."""
+    return base.HERE.parent / f".venv-{name}" / "bin" / "python"
+
+
+LIBRARIES = {
+    "pathway": Library("pathway_nexmark.py", environment("pathway"), Workload.minibatches, without={}),
+    "bytewax": Library("bytewax_nexmark.py", environment("bytewax"), lambda events: events.parquet, without={}),
+}
+
+
+def library_names(library: str, names: Sequence[str], few: bool) -> list[str]:
+    known = [name for name in names if name not in LIBRARIES[library].without]
+    return [name for name in known if not few or name in QUICK_LIBRARIES]
+
+
+def run_library(
+    name: str,
+    workload: Workload,
+    few: Workload,
+    queries: Sequence[str],
+    results: dict[str, Timed],
+    missing: dict[str, str],
+) -> None:
+    """Each query in a process; what fails or puts out other rows than DuckDB is left out, and why is said."""
+    if not LIBRARIES[name].python.exists():
+        missing[name] = "not installed: make bench-peers"
+        return
+    for query in queries:
+        try:
+            result = timed_library(LIBRARIES[name], workload, few, query)
+        except RuntimeError as reason:
+            missing[f"{name}@{query}"] = str(reason).strip().splitlines()[-1]
+            continue
+        results[f"{name}@{query}"] = result
+        print(f"  {name}@{query}: {shown_rate(result)} rows/s", file=sys.stderr)
+
+
+def timed_library(library: Library, workload: Workload, few: Workload, query: str) -> Timed:
+    """Count the rows over few events, then time the run over all; a run that takes too long gives a bound."""
+    _, every = few.definition.counts(QUERIES[query], DELAY_US)
+    events = few
+    try:
+        counted = library_report(library, few, query, "--count")
+        if counted["rows_out"] != every:
+            raise WrongCountError(f"not comparable: {counted['rows_out']:,} rows over few events, not {every:,}")
+        events = workload
+        seconds = library_report(library, workload, query)["seconds"]
+    except subprocess.TimeoutExpired:
+        return Timed(events.events.rows, every, every, PATIENCE, EPOCH_ROWS, finished=False)
+    return Timed(workload.events.rows, every, every, seconds, EPOCH_ROWS)
+
+
+def library_report(library: Library, workload: Workload, query: str, *arguments: str) -> dict[str, Any]:
+    files = str(library.files(workload))
+    return base.report(library.python, library.script, files, "--query", query, *arguments, patience=PATIENCE)
 
 
 def temporary(workload: Workload) -> tempfile.TemporaryDirectory[str]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -174,12 +178,19 @@ class TestCheck:
             definition.check(QUERIES["q2"], rows)
 
 
-class TestPage:
-    @pytest.fixture
-    def nexmark(self) -> ModuleType:
-        """The benchmark itself, which needs Spark's package but no Spark."""
-        return importlib.import_module("nexmark")
+@pytest.fixture(scope="module")
+def nexmark() -> ModuleType:
+    """The benchmark itself, which needs Spark's package but no Spark."""
+    return importlib.import_module("nexmark")
 
+
+@pytest.fixture(scope="module")
+def workload(nexmark: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Few events on disk."""
+    return nexmark.generate(tmp_path_factory.mktemp("nexmark") / "events", Events(1000, 2), cold=1)
+
+
+class TestPage:
     def test_it_shows_the_queries_as_they_are(self, nexmark: ModuleType):
         page = nexmark.PAGE.read_text()
         assert nexmark.with_part(page, "queries", nexmark.queries_shown()) == page, (
@@ -209,3 +220,101 @@ class TestPage:
             "ratio": {"spark-memory@q5": 2.0, "spark-memory@q7": 9.0, "spark-memory": 4.24},
             "bounds": ["spark-memory@q7"],
         }
+
+
+class TestLibraries:
+    """Pathway and Bytewax as peers, with a script of ours in their place."""
+
+    @pytest.fixture
+    def run(
+        self, nexmark: ModuleType, workload: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> Callable[[str], tuple[dict[str, Any], dict[str, str]]]:
+        """Query 2 by a script: the results, and why others are missing."""
+
+        def run(code: str) -> tuple[dict[str, Any], dict[str, str]]:
+            script = tmp_path / "peer.py"
+            script.write_text(code)
+            fake = replace(nexmark.LIBRARIES["bytewax"], script=str(script), python=Path(sys.executable))
+            monkeypatch.setitem(nexmark.LIBRARIES, "bytewax", fake)
+            results: dict[str, Any] = {}
+            missing: dict[str, str] = {}
+            nexmark.run_library("bytewax", workload, workload, ["q2"], results, missing)
+            return results, missing
+
+        return run
+
+    def every(self, workload: Any) -> int:
+        return int(workload.definition.counts(QUERIES["q2"], DELAY_US)[1])
+
+    @pytest.mark.parametrize("name", ["pathway", "bytewax"])
+    def test_each_has_every_query_or_says_why_not(self, nexmark: ModuleType, name: str):
+        library = nexmark.LIBRARIES[name]
+        code = ast.parse((Path(nexmark.__file__).parent / library.script).read_text())
+        written = {part.name for part in code.body if isinstance(part, ast.FunctionDef)} & QUERIES.keys()
+        [listed] = [
+            {name.id for name in ast.walk(part) if isinstance(name, ast.Name)} & QUERIES.keys()
+            for part in code.body
+            if isinstance(part, ast.AnnAssign) and ast.unparse(part.target) == "QUERIES"
+        ]
+        assert written == listed == QUERIES.keys() - library.without.keys()
+        assert all(library.without.values())
+
+    def test_one_that_is_not_installed_is_left_out_and_named(
+        self, nexmark: ModuleType, workload: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        nowhere = replace(nexmark.LIBRARIES["pathway"], python=tmp_path / "bin" / "python")
+        monkeypatch.setitem(nexmark.LIBRARIES, "pathway", nowhere)
+        own = nexmark.Timed(6, 1, 1, 2.0, 2, (0.5,), parts={"operators": 0.25}, jobs=3)
+        results, missing = {"penstock@q5": own}, {}
+        nexmark.run_library("pathway", workload, workload, ["q5", "q7"], results, missing)
+        assert missing == {"pathway": "not installed: make bench-peers"}
+        assert nexmark.summarise(results)["ratio"] == {}
+        assert nexmark.table(results, ["q5"]) == [("query", "penstock, s", "penstock, rows/s"), ("q5", "0.50", "4")]
+        assert "pathway: not installed: make bench-peers." in nexmark.figures(results, ["q5"], missing)
+
+    def test_all_rows_by_the_seconds_it_reports_are_its_rate(
+        self, nexmark: ModuleType, workload: Any, run: Callable[..., Any]
+    ):
+        results, missing = run(f"""print("hello"); print('{{"rows_out": {self.every(workload)}, "seconds": 0.5}}')""")
+        assert missing == {}
+        assert results["bytewax@q2"].rows_per_second == workload.events.rows / 0.5
+        results["penstock@q2"] = nexmark.Timed(2000, 1, 1, 0.25, 1000)
+        summary = nexmark.summarise(results)
+        assert summary["ratio"] == {"bytewax@q2": 2.0, "bytewax": 2.0}
+        assert summary["bounds"] == []
+
+    def test_other_rows_than_those_of_the_definition_are_not_compared(self, workload: Any, run: Callable[..., Any]):
+        every = self.every(workload)
+        results, missing = run(f"""print('{{"rows_out": {every + 1}, "seconds": 0.5}}')""")
+        assert results == {}
+        assert missing == {"bytewax@q2": f"not comparable: {every + 1} rows over few events, not {every}"}
+
+    def test_one_that_fails_is_left_out_with_its_last_words(self, run: Callable[..., Any]):
+        results, missing = run("raise ValueError('no such column')")
+        assert results == {}
+        assert missing == {"bytewax@q2": "ValueError: no such column"}
+
+    def test_one_that_takes_too_long_is_stopped_and_gives_a_bound(
+        self, nexmark: ModuleType, workload: Any, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(nexmark, "PATIENCE", 0.2)
+        results, missing = run("import time; time.sleep(60)")
+        assert missing == {}
+        assert results["bytewax@q2"].rows_per_second == pytest.approx(workload.events.rows / 0.2)
+        assert nexmark.summarise(results)["bounds"] == ["bytewax@q2"]
+        assert nexmark.shown_rate(results["bytewax@q2"]) == "<10,000"
+
+    def test_a_short_run_asks_for_few_queries(self, nexmark: ModuleType):
+        names = list(QUERIES)
+        assert nexmark.library_names("pathway", names, False) == names
+        assert nexmark.library_names("pathway", names, True) == list(nexmark.QUICK_LIBRARIES)
+        assert set(nexmark.QUICK_LIBRARIES) <= set(nexmark.QUICK_QUERIES)
+
+    def test_pathway_reads_the_same_events_in_the_same_order(self, workload: Any):
+        parts = sorted(workload.minibatches().iterdir(), key=lambda path: path.stat().st_mtime)
+        assert [path.stem for path in parts] == sorted(path.stem for path in workload.parquet.iterdir())
+        rows = pa.concat_tables([pyarrow.csv.read_csv(path) for path in parts], promote_options="permissive")
+        events = pa.concat_tables(pq.read_table(path) for path in sorted(workload.parquet.iterdir()))
+        assert rows["us"].to_pylist() == events["dateTime"].cast(pa.int64()).to_pylist()
+        assert rows["bid_price"].to_pylist() == pc.struct_field(events["bid"], "price").to_pylist()
+        assert workload.minibatches() == parts[0].parent
