@@ -35,7 +35,7 @@ from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.testing import run_main
 
 KINDS = ("person", "auction", "bid")
-BATCH_ROWS = 4096
+BATCH_ROWS = 16_384
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 US = timedelta(microseconds=1)
 TEN = timedelta(seconds=10)
