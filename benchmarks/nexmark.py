@@ -77,6 +77,8 @@ FEW_EPOCHS = 3
 FILES = 2
 """Files of a micro-batch."""
 DELAY_US = 4_000_000
+JOINS_BY_TIME = ("q4", "q7", "q8", "q9")
+"""Queries with a join whose state Spark can keep by time."""
 PATIENCE = 240
 PAGE = base.HERE.parent / "docs" / "nexmark.md"
 CSV_COLUMNS = {
@@ -298,6 +300,8 @@ def spark_rocksdb(workload: Workload, name: str) -> Timed:
         "spark.sql.streaming.stateStore.providerClass": f"{base.STATE_STORES}.RocksDBStateStoreProvider",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     }
+    if name in JOINS_BY_TIME:
+        conf["spark.sql.streaming.join.stateFormatVersion"] = "4"
     return spark_native(workload, name, conf)
 
 
