@@ -17,6 +17,7 @@ import penstock as pk
 from penstock.core.rows import TIME
 from penstock.spark.layout import TAG, lay_out, tagged
 from penstock.spark.schemas import Schemas
+from penstock.spark.source_rows import SourceRows
 from tests.spark.conftest import Feed, multiset
 
 pytestmark = pytest.mark.spark
@@ -471,7 +472,7 @@ def test_a_flow_may_have_more_edges_than_a_byte_can_number(spark, flow):
     rows = flow.source(spark.sql("SELECT id, id AS t FROM range(2)"), time="t")
     rows.to_memory()
     schemas = Schemas()
-    layout = lay_out(flow._sinks, [], schemas)
+    layout = lay_out(flow._sinks, [], schemas, SourceRows.of({rows._node: rows._node.columns}))
     last = replace(layout.branches[0], tag=300)
     timed = rows._node.data.withColumnRenamed("t", TIME)
     assert {row[TAG] for row in tagged(last, layout, timed.selectExpr("*", f"{TIME} AS t"), schemas).collect()} == {300}

@@ -49,8 +49,8 @@ class Assembly:
     ) -> Assembly:
         """A flow that has yet to run; `columns` are what it needs of its sources if its steps can run in process."""
         schemas = Schemas()
-        layout = lay_out(sinks, course.operators, schemas)
         rows = SourceRows.of(columns or {source: source.columns for source in course.sources})
+        layout = lay_out(sinks, course.operators, schemas, rows)
         return cls(spark, sinks, checkpoint, course, schemas, rows, layout, Experience(), columns is not None)
 
     @property

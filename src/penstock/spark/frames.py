@@ -40,6 +40,7 @@ from penstock.spark.layout import (
     Edge,
     edges,
     tagged,
+    tagged_as_they_came,
     through,
     untagged,
     where_pairs,
@@ -159,10 +160,14 @@ class EpochFrames:
 
     def _tagged(self, rows: DataFrame) -> DataFrame:
         """What every branch from a source makes of the epoch's rows, in the tagged union."""
-        branches = [branch for branch in self._layout.branches if branch.from_source]
-        if len(branches) >= _BRANCHES:
+        of_sources = [branch for branch in self._layout.branches if branch.from_source]
+        others = [branch for branch in of_sources if not branch.direct]
+        if len(others) >= _BRANCHES:
             rows = self._keep(rows)
-        return union([self._branch(branch, rows) for branch in branches])
+        parts = [self._branch(branch, rows) for branch in others]
+        if len(others) < len(of_sources):
+            parts.insert(0, tagged_as_they_came(self._layout, rows, self._flow.source_rows))
+        return union(parts)
 
     def _branch(self, branch: Branch, rows: DataFrame) -> DataFrame:
         source = branch.edge.root

@@ -139,7 +139,7 @@ class EpochHere:
         if not parts:
             return {}
         tasks, size = self._flow.course.tasks, self._flow.course.share // FETCHED_HERE
-        rows = union(parts).coalesce(tasks)
+        rows = union(parts).select(*sources.shared).coalesce(tasks)
         few = if_few(at_most(size // tasks, arrow_columns(rows.schema)).of(rows))
         if few is None:
             raise BudgetError(f"The rows that Spark has for this epoch are more than {size:,} bytes.")

@@ -17,7 +17,7 @@ from penstock.core.windows import Sessions, Slides
 from penstock.flow.graph import MISSED, OperatorNode, SourceNode, keeps_time
 from penstock.runtime.tracks import Tracks
 from penstock.spark.layout import IN_TIME, LATE, LATENESS, NO_TIME, OUT_OF_RANGE, TAG, Branch
-from penstock.spark.source_rows import SOURCE, SourceRows
+from penstock.spark.source_rows import MARK, SOURCE, SourceRows
 from penstock.spark.types import long, nulls, time_from_long
 
 REASON = f"CASE {LATENESS} WHEN {LATE} THEN 'late' WHEN {OUT_OF_RANGE} THEN 'out-of-range' ELSE 'no-time' END"
@@ -36,7 +36,7 @@ class Counted:
 
 
 def judged(rows: DataFrame, sources: SourceRows, tracks: Tracks) -> DataFrame:
-    """Rows of sources with their event time and lateness, by the bounds that they had when the epoch began.
+    """Rows of sources with their lateness, by the bounds that they had when the epoch began.
 
     Rows first, then bounds: those of this epoch say nothing of its rows.
 
@@ -46,7 +46,7 @@ def judged(rows: DataFrame, sources: SourceRows, tracks: Tracks) -> DataFrame:
     bounds = [tracks.get(source.name, Track()).bound for source in sources.sources]
     ends = [FARTHEST[source.unit] for source in sources.sources]
     bound, farthest = (f"element_at(array({', '.join(map(long, each))}), {SOURCE} + 1)" for each in (bounds, ends))
-    return rows.select("*", sources.time()).withColumn(
+    return rows.withColumn(
         LATENESS,
         sf.expr(
             f"CASE WHEN {TIME} IS NULL THEN {NO_TIME} "
@@ -65,8 +65,8 @@ def in_time(branches: Sequence[Branch], rows: DataFrame) -> DataFrame:
 
 def counters(sources: SourceRows) -> list[Column]:
     """What to count of each source while its rows pass: those in time, late, without time, and how far they go."""
-    counts = []
-    for place, source in enumerate(sources.sources):
+    counts: list[Column] = []
+    for place in range(len(sources.sources)):
         ours = f"{SOURCE} = {place}"
         asked = [
             f"count_if({ours} AND {LATENESS} = {IN_TIME}) AS rows{place}",
@@ -74,8 +74,9 @@ def counters(sources: SourceRows) -> list[Column]:
             f"count_if({ours} AND {LATENESS} > {LATE}) AS no_time{place}",
             f"max(CASE WHEN {ours} AND {LATENESS} <= {LATE} THEN {TIME} END) AS max_time{place}",
         ]
-        mark = sources.mark(source)
-        counts += [*map(sf.expr, asked), *([] if mark is None else [sf.max(mark).alias(f"mark{place}")])]
+        if sources.marked:
+            asked.append(f"max(CASE WHEN {ours} THEN {MARK} END) AS mark{place}")
+        counts += map(sf.expr, asked)
     return counts
 
 

@@ -30,6 +30,7 @@ from penstock.flow.graph import (
 )
 from penstock.flow.sinks import Sink
 from penstock.spark.schemas import Schemas, expressions
+from penstock.spark.source_rows import SOURCE, SourceRows
 from penstock.spark.types import allot, any_null, col, column_name, nulls, renamed, said_as_long, time_from_long
 
 TAG = RESERVED[2]
@@ -75,6 +76,8 @@ class Branch:
     places: tuple[int, ...]
     operator: OperatorNode | None = None
     port: int = LEFT
+    direct: bool = False
+    """Whether its rows are those of a source as they came, each in the columns that it has there."""
 
     @property
     def from_source(self) -> bool:
@@ -108,10 +111,11 @@ class Layout:
         return next((b for b in self.branches if b.edge.root is source and _is_raw(b)), None)
 
 
-def lay_out(sinks: Sequence[Sink], operators: Sequence[OperatorNode], schemas: Schemas) -> Layout:
-    """Find every edge, give it a tag, and its columns places."""
-    kinds: list[st.DataType] = []
+def lay_out(sinks: Sequence[Sink], operators: Sequence[OperatorNode], schemas: Schemas, sources: SourceRows) -> Layout:
+    """Find every edge, give it a tag, and its columns places; of each source, one edge without steps keeps its own."""
+    kinds = list(sources.kinds)
     branches: list[Branch] = []
+    as_they_came: set[Node] = set()
 
     def add(edge: Edge, use: Literal["port", "sink", "late"], node: Node, **of: object) -> None:
         operator, port = of.get("operator"), of.get("port", LEFT)
@@ -123,8 +127,18 @@ def lay_out(sinks: Sequence[Sink], operators: Sequence[OperatorNode], schemas: S
         else:
             shipped = tuple(node.columns.names)
             types = [schemas.types_of(node)[name] for name in shipped]
+        root = edge.root
+        held = _held(sources, root) if isinstance(root, SourceNode) and root not in as_they_came else {}
+        direct = not edge.steps and all(
+            held.get(name, (0, None))[1] == t for name, t in zip(shipped, types, strict=True)
+        )
+        if direct and isinstance(root, SourceNode) and root not in as_they_came:
+            as_they_came.add(root)
+            places = tuple(held[name][0] for name in shipped)
+        else:
+            direct, places = False, allot(types, kinds)
         branches.append(
-            Branch(len(branches), edge, use, node, shipped, allot(types, kinds), **of)  # type: ignore[arg-type]
+            Branch(len(branches), edge, use, node, shipped, places, direct=direct, **of)  # type: ignore[arg-type]
         )
 
     for operator in operators:
@@ -152,6 +166,48 @@ def edges(node: Node) -> list[Edge]:
     raise TypeError(node)
 
 
+def _own_places(
+    sources: SourceRows, root: Node, shipped: Sequence[str], types: Sequence[st.DataType]
+) -> tuple[int, ...] | None:
+    """Where columns of a source are as it came; None if it is none, or has them in other types."""
+    if not isinstance(root, SourceNode):
+        return None
+    pairs = zip(sources.fields[root], sources.places[root], strict=True)
+    held = {(field.name, field.dataType): place for field, place in pairs}
+    places = [held.get(each) for each in zip(shipped, types, strict=True)]
+    known = tuple(place for place in places if place is not None)
+    return known if len(known) == len(places) else None
+
+
+def tagged_as_they_came(layout: Layout, rows: DataFrame, sources: SourceRows) -> DataFrame:
+    """The rows of all branches that have those of sources as they came, in one pass over them."""
+    branches = {
+        sources.number(b.edge.root): b for b in layout.branches if b.direct and isinstance(b.edge.root, SourceNode)
+    }
+    tags = [str(branches[number].tag) if number in branches else "-1" for number in range(len(sources.sources))]
+    used = {place for branch in branches.values() for place in branch.places}
+    hashes: Column | None = None
+    for number, branch in branches.items():
+        if branch.operator is not None:
+            at = dict(zip(branch.shipped, map(column_name, branch.places), strict=True))
+            keys = [at[key] for key in branch.operator.types[branch.port].keys]
+            made = _hash(branch.operator, branch.port, keys, [col(key) for key in keys])
+            ours = sf.expr(f"{SOURCE} = {number}")
+            hashes = sf.when(ours, made) if hashes is None else hashes.when(ours, made)
+    columns = [
+        sf.expr(f"CAST(element_at(array({', '.join(tags)}), {SOURCE} + 1) AS {TAG_TYPE}) AS {TAG}"),
+        (sf.lit(None).cast("long") if hashes is None else hashes).alias(HASH),
+        col(TIME),
+        *(
+            col(column_name(place)) if place in used else nulls(kind, column_name(place))
+            for place, kind in enumerate(layout.kinds)
+        ),
+        col(LATENESS),
+    ]
+    some = ", ".join(map(str, branches))
+    return (rows if len(branches) == len(tags) else rows.where(f"{SOURCE} IN ({some})")).select(*columns)
+
+
 def tagged(branch: Branch, layout: Layout, rows: DataFrame, schemas: Schemas) -> DataFrame:
     """A branch's rows, with steps applied, in the columns of the tagged union, and their lateness if they have one."""
     rows = through(branch.edge, rows)
@@ -161,7 +217,7 @@ def tagged(branch: Branch, layout: Layout, rows: DataFrame, schemas: Schemas) ->
         if name == TAG:
             columns.append(sf.lit(branch.tag).cast(kind).alias(name))
         elif name == HASH:
-            columns.append(_hash(branch, schemas).alias(name))
+            columns.append(_hash_of(branch, schemas).alias(name))
         elif name in shown and _is_as_shipped(branch, shown[name], kind, schemas):
             columns.append(renamed(shown[name], name))
         elif name in shown:
@@ -230,14 +286,18 @@ def _shipped(branch: Branch, name: str, kind: st.DataType, schemas: Schemas) -> 
     return col(name) if _is_as_shipped(branch, name, kind, schemas) else col(name).cast(kind)
 
 
-def _hash(branch: Branch, schemas: Schemas) -> Column:
-    """The key's hash; null where rows with a null key are of no use. Those that are kept are spread by time."""
+def _hash_of(branch: Branch, schemas: Schemas) -> Column:
     operator = branch.operator
     if operator is None:
         return sf.lit(None).cast("long")
     keys = operator.types[branch.port].keys
     cast = [_shipped(branch, key, schemas.in_port(operator, branch.port, key), schemas) for key in keys]
-    nulls = operator.config.null_keys(branch.port)
+    return _hash(operator, branch.port, keys, cast)
+
+
+def _hash(operator: OperatorNode, port: int, keys: Sequence[str], cast: Sequence[Column]) -> Column:
+    """The key's hash; null where rows with a null key are of no use. Those that are kept are spread by time."""
+    nulls = operator.config.null_keys(port)
     if nulls == "group":
         return group_hash(cast)
     return sf.when(any_null(keys), sf.xxhash64(TIME) if nulls == "spread" else None).otherwise(sf.xxhash64(*cast))

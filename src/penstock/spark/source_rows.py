@@ -1,7 +1,7 @@
 """Rows of all sources as they came, in one set of columns: each source is scanned once, whatever is made of its rows.
 
-A number tells sources apart, and columns of the same type share a place: (source, column0, column1 …). Only columns
-that the flow needs are there, and of structs only the fields.
+A number tells sources apart, and columns of the same type share a place: (source, time, mark, column0, column1 …). Only
+columns that the flow needs are there, and of structs only the fields.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from penstock.flow.graph import SourceNode
 from penstock.spark.types import allot, col, column_name, nullable, nulls, renamed, said_as_long, time_as_long
 from penstock.storage.scans import as_type
 
-SOURCE = "__source"
-"""Which source a row is of, as a number."""
+SOURCE, MARK = "__source", "__mark"
+"""Which source a row is of, as a number; and what it says of its progress, as a long."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class SourceRows:
         """Rows of a source, in the columns that all share."""
         shown = dict(zip(self.places[source], self.fields[source], strict=True))
         whole = {field.name: field.dataType for field in source.data.schema}
-        columns = [sf.expr(f"CAST({self.number(source)} AS BYTE) AS {SOURCE}")]
+        columns = [sf.expr(f"CAST({self.number(source)} AS BYTE) AS {SOURCE}"), *self._times(source)]
         for place, kind in enumerate(self.kinds):
             name = column_name(place)
             if place not in shown:
@@ -70,7 +70,19 @@ class SourceRows:
 
     def nothing(self) -> list[Column]:
         """The shared columns, all null."""
-        return [nulls("byte", SOURCE), *(nulls(kind, column_name(place)) for place, kind in enumerate(self.kinds))]
+        times = [nulls("long", name) for name in ((TIME, MARK) if self.marked else (TIME,))]
+        shared = [nulls(kind, column_name(place)) for place, kind in enumerate(self.kinds)]
+        return [nulls("byte", SOURCE), *times, *shared]
+
+    @property
+    def shared(self) -> list[str]:
+        """The columns that are fetched: what time a row has is known from its own."""
+        return [SOURCE, *(column_name(place) for place in range(len(self.kinds)))]
+
+    @property
+    def marked(self) -> bool:
+        """Whether a source has punctuation."""
+        return any(_mark(source) is not None for source in self.columns)
 
     def given_back(self, source: SourceNode, rows: DataFrame, beside: Sequence[str]) -> DataFrame:
         """The rows of one source under the names of its columns, and columns that stand `beside` them."""
@@ -94,30 +106,18 @@ class SourceRows:
         ]
         return pa.table(arrays, schema=columns)
 
-    def time(self) -> Column:
-        """The event time of each row, as a long."""
-        chosen = sf.lit(None).cast("long")
-        for source in self.columns:
-            chosen = sf.when(self._is(source), self._long(source, str(source.time))).otherwise(chosen)
-        return chosen.alias(TIME)
+    def _times(self, source: SourceNode) -> list[Column]:
+        """The event time of rows, and what they say of their source's progress, as longs."""
+        kinds = {field.name: field.dataType for field in source.data.schema}
+        time, mark = str(source.time), _mark(source)
+        times = [time_as_long(col(time), kinds[time]).alias(TIME)]
+        if self.marked:
+            times.append(nulls("long", MARK) if mark is None else said_as_long(col(mark), kinds[mark]).alias(MARK))
+        return times
 
-    def mark(self, source: SourceNode) -> Column | None:
-        """What rows of a source say of its progress, as a long; None if they say nothing."""
-        if not isinstance(source.progress, Punctuated) or source.progress.linear is None:
-            return None
-        column, kind = self._column(source, source.progress.linear)
-        return sf.when(self._is(source), said_as_long(column, kind))
 
-    def _is(self, source: SourceNode) -> Column:
-        return sf.expr(f"{SOURCE} = {self.number(source)}")
-
-    def _long(self, source: SourceNode, name: str) -> Column:
-        return time_as_long(*self._column(source, name))
-
-    def _column(self, source: SourceNode, name: str) -> tuple[Column, st.DataType]:
-        names = [field.name for field in self.fields[source]]
-        place = self.places[source][names.index(name)]
-        return sf.expr(column_name(place)), self.kinds[place]
+def _mark(source: SourceNode) -> str | None:
+    return source.progress.linear if isinstance(source.progress, Punctuated) else None
 
 
 def _pruned(schema: st.StructType, needed: pa.Schema) -> tuple[st.StructField, ...]:
