@@ -127,18 +127,12 @@ def lay_out(sinks: Sequence[Sink], operators: Sequence[OperatorNode], schemas: S
         else:
             shipped = tuple(node.columns.names)
             types = [schemas.types_of(node)[name] for name in shipped]
-        root = edge.root
-        held = _held(sources, root) if isinstance(root, SourceNode) and root not in as_they_came else {}
-        direct = not edge.steps and all(
-            held.get(name, (0, None))[1] == t for name, t in zip(shipped, types, strict=True)
-        )
-        if direct and isinstance(root, SourceNode) and root not in as_they_came:
-            as_they_came.add(root)
-            places = tuple(held[name][0] for name in shipped)
-        else:
-            direct, places = False, allot(types, kinds)
+        own = None if edge.steps or edge.root in as_they_came else _own_places(sources, edge.root, shipped, types)
+        if own is not None:
+            as_they_came.add(edge.root)
+        places = allot(types, kinds) if own is None else own
         branches.append(
-            Branch(len(branches), edge, use, node, shipped, places, direct=direct, **of)  # type: ignore[arg-type]
+            Branch(len(branches), edge, use, node, shipped, places, direct=own is not None, **of)  # type: ignore[arg-type]
         )
 
     for operator in operators:
