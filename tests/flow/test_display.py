@@ -55,6 +55,14 @@ def test_an_outlet_shows_its_sink_and_one_in_memory_its_rows(flow, orders, tmp_p
     assert repr(rows) == "<outlet to memory: 2 rows so far>"
 
 
+def test_rows_in_memory_are_shown_though_not_every_epoch_knows_that_a_column_is_never_null(orders):
+    rows = orders.late.to_memory()
+    kinds = pa.schema([("t", pa.int64()), pa.field("late_source", pa.string(), nullable=False)])
+    late = pa.table({"t": [1], "late_source": ["orders"]})
+    rows.sink.epochs.update({0: late, 1: late.cast(kinds), 2: late})
+    assert rows.table().to_pylist() == late.to_pylist() * 3
+
+
 def test_explain_prints_nothing_and_its_value_shows_itself_once(flow, orders, capsys):
     orders.to_memory()
     text = flow.run().explain()

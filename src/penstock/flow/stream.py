@@ -171,7 +171,8 @@ class MemoryOutlet(Outlet):
         tables = [self.sink.epochs[epoch] for epoch in sorted(self.sink.epochs)]
         node = self.sink.node
         columns = late_columns(node) if self.sink.emits == "late" else node.columns
-        return pa.concat_tables(tables) if tables else columns.empty_table()
+        # Of some columns Spark knows that they are never null, and epochs that ran elsewhere do not.
+        return pa.concat_tables(tables, promote_options="default") if tables else columns.empty_table()
 
 
 class Stream(Outlets):
