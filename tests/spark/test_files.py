@@ -458,9 +458,9 @@ def test_only_the_columns_that_are_needed_are_read(spark, tmp_path, monkeypatch,
     write(tmp_path / "in", 0, events(0))
     asked = []
 
-    def watched(files, path, columns, size=None):
+    def watched(files, path, columns, *more, **options):
         asked.append(columns)
-        return read(files, path, columns, size)
+        return read(files, path, columns, *more, **options)
 
     read = here.read_file
     monkeypatch.setattr(here, "read_file", watched)

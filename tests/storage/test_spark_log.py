@@ -132,6 +132,18 @@ def test_nobody_knows_the_files_of_an_epoch_whose_predecessor_is_gone_or_of_othe
     assert spark.files(0) == []
 
 
+def test_all_files_that_a_source_gave_before_an_epoch_are_in_its_newest_compact_log_and_those_after(spark, root):
+    offsets(root, 7, offset=8)
+    offsets(root, 8, offset=10)
+    source(root, "9.compact", "a@0", "b@8", "c@9")
+    for name, files in {"8": "b", "9": "c", "10": "d", "11": "e"}.items():
+        source(root, name, *(f"{file}@{name}" for file in files))
+    assert sorted(spark.all_files(0)) == ["a", "b", "c", "d", "e"]
+    assert sorted(spark.all_files(0, before=9)) == ["a", "b", "c", "d"]
+    assert sorted(spark.all_files(0, before=8)) == ["a", "b"]
+    assert spark.all_files(0, before=0) == spark.all_files(1) == []
+
+
 def test_an_epoch_that_spark_has_as_done_and_we_have_not_is_told(spark, root):
     assert spark.ahead(-1) is None
     write(root / "commits" / "3", "{}")

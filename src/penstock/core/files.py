@@ -10,10 +10,16 @@ import pyarrow as pa
 
 from penstock.core.errors import ConfigError
 
-Format = Literal["parquet", "arrow", "csv", "json"]
+Format = Literal["parquet", "arrow", "csv", "json", "delta"]
+
+Changes = Literal["refuse", "skip"]
+"""What becomes of commits of a Delta table that delete or rewrite rows."""
 
 Path = tuple[str, ...]
 """A column, or a field of a struct by the names that lead to it."""
+
+
+_NO_COLUMNS = pa.schema([])
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +27,7 @@ class Files:
     """The files of a folder, or those that match a pattern: each is read once, new ones as they come.
 
     Their rows have these `columns`, in types that Spark has, too. An epoch takes `max_files` of them, or as many as
-    have `max_bytes`; without either, all that are there.
+    have `max_bytes`; without either, all that are there. Of a Delta table the files in question are its commits.
     """
 
     format: Format
@@ -29,9 +35,31 @@ class Files:
     columns: pa.Schema
     max_files: int | None = None
     max_bytes: int | None = None
+    partitions: pa.Schema = _NO_COLUMNS
+    """Columns that are not in the files; each file comes with its values of them."""
+    changes: Changes = "refuse"
 
     def __str__(self) -> str:
-        return f"{self.format} files of {self.path}"
+        return f"Delta table {self.path}" if self.format == "delta" else f"{self.format} files of {self.path}"
+
+    @property
+    def inside(self) -> Format:
+        """What each of the files is: those of a Delta table are Parquet files."""
+        return "parquet" if self.format == "delta" else self.format
+
+
+Values = tuple[tuple[str, str | None], ...]
+"""Columns and the value that each has in all rows of a file, as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file that an epoch reads, and what its rows have beside what is in it."""
+
+    path: str
+    values: Values = ()
+    nbytes: int | None = None
+    """Its size, if that is known."""
 
 
 def check_limit(name: str, value: int | None) -> int | None:

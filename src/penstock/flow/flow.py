@@ -13,7 +13,7 @@ from penstock.core.budget import parse_bytes, show_bytes
 from penstock.core.checks import is_number
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, FlowError, PenstockError
-from penstock.core.files import Format
+from penstock.core.files import Changes, Format
 from penstock.core.master import Freshness, TableSource
 from penstock.core.progress import NoPromise, Policy, Punctuated
 from penstock.core.rows import RESERVED
@@ -88,6 +88,13 @@ def read_timeout(timeout: float | None) -> float | None:
             f"it out to wait without limit."
         )
     return float(timeout) if timeout <= threading.TIMEOUT_MAX else None
+
+
+def _check_schema(schema: Any) -> None:
+    if schema is not None and not isinstance(schema, pa.Schema):
+        raise ConfigError(
+            f"schema={schema!r} is not a pyarrow.Schema. Write schema=pa.schema({{'ts': pa.timestamp('us')}})."
+        )
 
 
 def _text(name: Any) -> str | None:
@@ -243,6 +250,39 @@ class Flow(abc.ABC):
         """Take rows from files with a JSON object on each line; see `parquet`. Fields not in the schema are ignored."""
         return self._file_source("json", path, time, schema, progress, name, max_files, max_bytes)
 
+    def delta(
+        self,
+        path: Any,
+        time: str,
+        *,
+        schema: pa.Schema | None = None,
+        progress: Policy | None = None,
+        name: str | None = None,
+        max_commits: int | None = None,
+        changes: Changes = "refuse",
+    ) -> Stream:
+        """Take rows from a Delta table: those that it has, then those that commits add; see `source` for the rest.
+
+        Arrow reads the columns that the flow needs; those by which the table is partitioned come from its log. Columns
+        are those of the table now, unless a `schema` names them. An epoch takes all new commits, or `max_commits` of
+        them. A commit that deletes or rewrites rows fails the flow; with ``changes="skip"`` it is passed by, with all
+        that it adds. Commits that only rearrange rows (OPTIMIZE) bring none.
+
+        >>> import tempfile, penstock as pk
+        >>> from deltalake import write_deltalake
+        >>> folder = tempfile.mkdtemp()
+        >>> for day, times in (("mon", [1, 2]), ("tue", [3])):
+        ...     rows = pa.table({"ts": times, "day": [day] * len(times)})
+        ...     write_deltalake(folder, rows, mode="append", partition_by=["day"])
+        >>> flow = pk.LocalFlow()
+        >>> rows = flow.delta(folder, time="ts").where("ts > 1").sort().to_memory()
+        >>> _ = flow.run()
+        >>> rows.table().to_pylist()
+        [{'ts': 2, 'day': 'mon'}, {'ts': 3, 'day': 'tue'}]
+        """
+        _check_schema(schema)
+        return self.source(self._delta(path, schema, max_commits, changes), time, progress, name)
+
     def _file_source(
         self,
         kind: Format,
@@ -254,10 +294,7 @@ class Flow(abc.ABC):
         max_files: int | None,
         max_bytes: int | None,
     ) -> Stream:
-        if schema is not None and not isinstance(schema, pa.Schema):
-            raise ConfigError(
-                f"schema={schema!r} is not a pyarrow.Schema. Write schema=pa.schema({{'ts': pa.timestamp('us')}})."
-            )
+        _check_schema(schema)
         return self.source(self._files(kind, path, schema, max_files, max_bytes), time, progress, name)
 
     def sql(
@@ -325,6 +362,10 @@ class Flow(abc.ABC):
         self, kind: Format, path: Any, schema: pa.Schema | None, max_files: int | None, max_bytes: int | None
     ) -> Any:
         """Files as the data of a source."""
+
+    @abc.abstractmethod
+    def _delta(self, path: Any, schema: pa.Schema | None, max_commits: int | None, changes: Changes) -> Any:
+        """A Delta table as the data of a source."""
 
     @abc.abstractmethod
     def _selected(self, node: Node, expressions: Sequence[Any]) -> tuple[pa.Schema, bool]:

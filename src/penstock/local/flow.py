@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.core.budget import parse_bytes
 from penstock.core.errors import ConfigError, FlowError
-from penstock.core.files import Format
+from penstock.core.files import Changes, Format
 from penstock.core.master import Freshness, TableSource
 from penstock.core.progress import Policy
 from penstock.expressions import evaluate
@@ -23,6 +23,7 @@ from penstock.flow.sinks import ParquetSink
 from penstock.flow.stream import Stream
 from penstock.kernels.plain import plain_columns
 from penstock.local.query import LocalQuery
+from penstock.storage.delta import delta_files
 from penstock.storage.scans import epochs_of, files_of
 from penstock.storage.tables.reading import read_table
 
@@ -149,6 +150,10 @@ class LocalFlow(Flow):
         self, kind: Format, path: Any, schema: pa.Schema | None, max_files: int | None, max_bytes: int | None
     ) -> _Feed:
         files = files_of(kind, path, schema, max_files, max_bytes)
+        return _Feed(files.columns, epochs_of(files))
+
+    def _delta(self, path: Any, schema: pa.Schema | None, max_commits: int | None, changes: Changes) -> _Feed:
+        files = delta_files(path, schema, max_commits, changes)
         return _Feed(files.columns, epochs_of(files))
 
     def _selected(self, node: Node, expressions: Sequence[Any]) -> tuple[pa.Schema, bool]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.core.files import InputFile
 from penstock.flow.graph import OperatorNode, SourceNode
 from penstock.flow.sinks import Sink
 from penstock.runtime.course import Course
 from penstock.runtime.shard import PortBounds
 from penstock.spark.arrivals import Inlet
 from penstock.spark.experience import Experience
-from penstock.spark.file_stream import FileStream, path_in_log
+from penstock.spark.file_stream import FileStream
 from penstock.spark.layout import Layout, lay_out
 from penstock.spark.schemas import Schemas
 from penstock.spark.source_rows import SourceRows
@@ -78,10 +80,10 @@ class Assembly:
         """The streaming sources' rows, and a heartbeat that keeps epochs coming when they are silent."""
         beat = self.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1)
         rows = [
-            source.data.names().select(*self.source_rows.nothing())
+            source.data.names(partial(self.checkpoint.spark.all_files, place)).select(*self.source_rows.nothing())
             if isinstance(source.data, FileStream)
             else self.source_rows.gathered(source, source.data)
-            for source in self.scanned
+            for place, source in enumerate(self.scanned)
         ]
         return union([*rows, beat.load().where("value < 0").select(*self.source_rows.nothing())])
 
@@ -89,13 +91,16 @@ class Assembly:
         """No rows, in the columns that sources share."""
         return self.spark.range(0).select(*self.source_rows.nothing())
 
-    def files(self, epoch: int, end: bool) -> dict[SourceNode, list[str]]:
+    def files(self, epoch: int, end: bool) -> dict[SourceNode, list[InputFile]]:
         """The files that an epoch has of each source that reads files; the end of the streams brings none."""
         if not self.file_sources:
             return {}
-        logged = {} if end else self.checkpoint.spark.files_by_place(epoch) or {}
+        if end:
+            return {source: [] for source in self.file_sources}
+        log = self.checkpoint.spark
+        logged = log.files_by_place(epoch) or {}
         return {
-            source: [path_in_log(uri) for uri in logged.get(place, ())]
+            source: source.data.inputs(epoch, logged.get(place, ()), partial(log.all_files, place, epoch))
             for place, source in enumerate(self.scanned)
             if source in self.file_sources
         }

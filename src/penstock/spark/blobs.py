@@ -65,7 +65,7 @@ class Scan:
 
     def pieces(self, portion: Portion, share: int) -> Iterator[pa.Table]:
         """The rows of a portion, in pieces of a part of a task's share."""
-        return read_file(self.files, portion.path, self.columns, share // _READ, portion.group)
+        return read_file(self.files, portion.path, self.columns, share // _READ, portion.group, portion.values)
 
 
 Portions = Sequence[Sequence[tuple[int, Portion]]]

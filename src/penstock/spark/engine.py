@@ -10,6 +10,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core.errors import BudgetError, CheckpointError
+from penstock.core.files import InputFile
 from penstock.core.master import TableSource
 from penstock.core.operator import State
 from penstock.core.time import show_time
@@ -64,7 +65,7 @@ class Engine:
         """What the last epoch left."""
         return self.course.ledger
 
-    def next_plan(self, epoch: int, now: int, end: bool, files: Mapping[SourceNode, Sequence[str]]) -> Plan:
+    def next_plan(self, epoch: int, now: int, end: bool, files: Mapping[SourceNode, Sequence[InputFile]]) -> Plan:
         """What to do in an epoch: as planned before if an earlier attempt was, else from what is known now."""
         course, offsets = self.course, self.checkpoint.spark
         planned = self.checkpoint.planned(epoch)
@@ -76,7 +77,7 @@ class Engine:
             return planned
         versions = course.versions()
         before = self.ledger.tracks
-        size = self._rows if self.assembly.frames else sum(size_of(path) for paths in files.values() for path in paths)
+        size = self._rows if self.assembly.frames else sum(_size(file) for some in files.values() for file in some)
         place, why = self.placement.choose(size)
         plan = Plan(
             epoch,
@@ -144,7 +145,7 @@ class Engine:
         )
 
     def _attempt(
-        self, plan: Plan, batch: DataFrame | None, files: Mapping[SourceNode, Sequence[str]]
+        self, plan: Plan, batch: DataFrame | None, files: Mapping[SourceNode, Sequence[InputFile]]
     ) -> tuple[Place, EpochFrames | EpochHere, dict[str, Counted]]:
         """Run what is planned where it is planned; with tasks if it takes too much memory where the driver is."""
         attempt = f"{plan.epoch:08d}-{self._run_id}"
@@ -215,3 +216,7 @@ class Engine:
                 self.checkpoint.drop(name, gone)
         self.checkpoint.forget(attempt, names)
         self._old, self.course.ledger = self.ledger, ledger
+
+
+def _size(file: InputFile) -> int:
+    return size_of(file.path) if file.nbytes is None else file.nbytes

@@ -6,8 +6,9 @@ decided epoch by epoch: where the driver is, or in tasks.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -17,7 +18,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.core.files import Files
+from penstock.core.files import Files, InputFile
 from penstock.storage.files import local_path
 from penstock.storage.scans import read_file
 
@@ -37,23 +38,38 @@ class FileStream:
         self.files = files
         self.schema: st.StructType = from_arrow_schema(files.columns, prefer_timestamp_ntz=True)
 
-    def names(self) -> DataFrame:
-        """A stream over the files that has no rows: it is there for the offsets that Spark keeps of it."""
-        reader = (
-            self.sparkSession.readStream.format("binaryFile").schema(_BINARY_FILE).option("recursiveFileLookup", "true")
-        )
+    def names(self, given: Callable[[], Sequence[str]]) -> DataFrame:
+        """A stream over the files that has no rows: it is there for the offsets that Spark keeps of it.
+
+        `given` tells the files that Spark gave at earlier starts.
+        """
+        reader = self.sparkSession.readStream.format("binaryFile").schema(_BINARY_FILE).option(*self._which(given))
         if self.files.max_files is not None:
             reader = reader.option("maxFilesPerTrigger", self.files.max_files)
         if self.files.max_bytes is not None:
             reader = reader.option("maxBytesPerTrigger", self.files.max_bytes)
         # Spark takes some characters for a pattern.
-        return reader.load(re.sub(r"([\\*?\[\]{}])", r"\\\1", self.files.path)).where(sf.lit(False))
+        return reader.load(re.sub(r"([\\*?\[\]{}])", r"\\\1", self._folder)).where(sf.lit(False))
 
-    def rows(self, paths: Sequence[str], tasks: int) -> DataFrame:
+    def inputs(self, epoch: int, uris: Sequence[str], given: Callable[[], Sequence[str]]) -> list[InputFile]:
+        """What an epoch reads, by the files that Spark gave it, and those that it gave the epochs before."""
+        return [InputFile(path_in_log(uri)) for uri in uris]
+
+    def rows(self, files: Sequence[InputFile], tasks: int) -> DataFrame:
         """The rows of some files, read by so many tasks at a time."""
-        named = self.sparkSession.createDataFrame([(path,) for path in paths], f"{_FILE} string")
-        spread = named.repartition(min(len(paths), tasks)) if len(paths) > 1 else named.coalesce(1)
+        listed = [(file.path, json.dumps(file.values)) for file in files]
+        named = self.sparkSession.createDataFrame(listed, f"{_FILE} string, given string")
+        spread = named.repartition(min(len(files), tasks)) if len(files) > 1 else named.coalesce(1)
         return spread.mapInArrow(_Reading(self.files), self.schema)
+
+    @property
+    def _folder(self) -> str:
+        """Where Spark lists files."""
+        return self.files.path
+
+    def _which(self, given: Callable[[], Sequence[str]]) -> tuple[str, str]:
+        """The option that tells Spark which files there count."""
+        return "recursiveFileLookup", "true"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +80,9 @@ class _Reading:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for path in batch.column(0).to_pylist():
-                for piece in read_file(self.files, path, self.files.columns):
+            for path, given in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+                values = tuple((name, value) for name, value in json.loads(given))
+                for piece in read_file(self.files, path, self.files.columns, values=values):
                     yield from piece.to_batches()
 
 

@@ -12,11 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core.budget import parse_bytes, show_bytes
 from penstock.core.errors import CheckpointError, ConfigError
-from penstock.core.files import Format
+from penstock.core.files import Changes, Format
 from penstock.core.master import Freshness, TableSource
 from penstock.flow.flow import Flow, read_trigger
 from penstock.flow.graph import Node, OperatorNode, Pairs, SelectNode
 from penstock.flow.sinks import ParquetSink, Sink, operators_needed
+from penstock.spark.delta_stream import DeltaStream
 from penstock.spark.engine import Engine
 from penstock.spark.file_stream import FileStream
 from penstock.spark.inputs import folders_read
@@ -29,6 +30,7 @@ from penstock.spark.tables import FrameTable, read_table_on_spark
 from penstock.spark.types import arrow_columns
 from penstock.spark.use import CheckpointUse
 from penstock.spark.workers import check_workers, use_this_python
+from penstock.storage.delta import delta_files
 from penstock.storage.files import folder_for, is_hidden_in, is_within, make_folder, whole_path
 from penstock.storage.scans import files_of
 from penstock.storage.tables.reading import read_table
@@ -186,6 +188,9 @@ class SparkFlow(Flow):
         self, kind: Format, path: Any, schema: pa.Schema | None, max_files: int | None, max_bytes: int | None
     ) -> FileStream:
         return FileStream(self.spark, files_of(kind, path, schema, max_files, max_bytes))
+
+    def _delta(self, path: Any, schema: pa.Schema | None, max_commits: int | None, changes: Changes) -> DeltaStream:
+        return DeltaStream(self.spark, delta_files(path, schema, max_commits, changes))
 
     def _columns_of(self, data: Any) -> pa.Schema:
         if not hasattr(data, "isStreaming"):

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
+from penstock.core.files import InputFile
 from penstock.core.rows import HASH, TIME
 from penstock.core.time import Time
 from penstock.flow.graph import Node, OperatorNode, SourceNode, guarded_by, late_columns, sources_of, windows_of
@@ -74,7 +75,7 @@ class EpochFrames:
     """One attempt at an epoch: its DataFrames, each built once, and its bounds."""
 
     def __init__(
-        self, flow: Assembly, plan: Plan, attempt: str, files: Mapping[SourceNode, Sequence[str]] | None = None
+        self, flow: Assembly, plan: Plan, attempt: str, files: Mapping[SourceNode, Sequence[InputFile]] | None = None
     ) -> None:
         self.attempt = attempt
         self._files = files or {}
@@ -150,9 +151,9 @@ class EpochFrames:
         """
         sources = self._flow.source_rows
         parts = [] if batch is None else [batch]
-        for source, paths in self._files.items():
-            if paths:
-                parts.append(sources.gathered(source, source.data.rows(paths, self._course.tasks)))
+        for source, files in self._files.items():
+            if files:
+                parts.append(sources.gathered(source, source.data.rows(files, self._course.tasks)))
         if self._plan.static:
             static = [source for source in self._flow.frames if not source.data.isStreaming]
             parts += [sources.gathered(source, source.data) for source in static]

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from penstock.core.errors import BudgetError, ConfigError
-from penstock.core.files import pruned
+from penstock.core.files import InputFile, pruned
 from penstock.core.operator import Out
 from penstock.core.progress import Seen
 from penstock.core.rows import TIME, HashedBy
@@ -62,7 +62,7 @@ class EpochHere:
         flow: Assembly,
         plan: Plan,
         attempt: str,
-        files: Mapping[SourceNode, Sequence[str]],
+        files: Mapping[SourceNode, Sequence[InputFile]],
     ) -> None:
         self.attempt = attempt
         self._flow = flow
@@ -149,8 +149,9 @@ class EpochHere:
     def _pieces(self, source: SourceNode) -> Iterator[pa.Table]:
         columns = self._flow.source_rows.columns[source]
         give_back()
-        for path in self._files[source]:
-            yield from read_file(source.data.files, path, columns, self._flow.course.share // READ_HERE)
+        size = self._flow.course.share // READ_HERE
+        for file in self._files[source]:
+            yield from read_file(source.data.files, file.path, columns, size, values=file.values)
 
 
 def _slices(rows: pa.Table) -> Iterator[pa.Table]:

@@ -51,7 +51,8 @@ def check_inputs(spark: SparkSession, sources: Sequence[SourceNode], log: SparkL
 def folders_read(data: DataFrame | FileStream) -> dict[str, bool]:
     """The folders from which a source streams files, and whether it ignores files that are gone."""
     if isinstance(data, FileStream):
-        return {data.files.path: False}
+        # The commits of a Delta table may be cleaned up; whoever reads them tells if they are still needed.
+        return {data.files.path: data.files.format == "delta"}
     leaves = data._jdf.queryExecution().analyzed().collectLeaves()
     relations = (leaves.apply(place) for place in range(leaves.size()))
     found = {}

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
-from penstock.core.files import pruned
+from penstock.core.files import InputFile, pruned
 from penstock.core.progress import Seen, Track
 from penstock.core.rows import TIME
 from penstock.flow.graph import Node, OperatorNode, SourceNode
@@ -39,7 +39,7 @@ class EpochTasks(EpochFrames):
         flow: Assembly,
         plan: Plan,
         attempt: str,
-        files: Mapping[SourceNode, Sequence[str]],
+        files: Mapping[SourceNode, Sequence[InputFile]],
     ) -> None:
         super().__init__(flow, plan, attempt, files)
         self._columns = flow.source_rows.columns
@@ -69,8 +69,8 @@ class EpochTasks(EpochFrames):
         judge = self._judges[source]
         columns = pruned(source.columns, [(name,) for name in (judge.time, judge.mark) if name is not None])
         seen, late, timeless = Seen(), 0, 0
-        for path in self._files[source]:
-            for piece in read_file(source.data.files, path, columns):
+        for file in self._files[source]:
+            for piece in read_file(source.data.files, file.path, columns, values=file.values):
                 split = judge.split(piece)
                 seen = both(seen, split.seen)
                 late += split.below
@@ -143,8 +143,8 @@ class EpochTasks(EpochFrames):
         found = [
             (number, portion)
             for number, source in enumerate(sources)
-            for path in self._files[source]
-            for portion in portions(source.data.files, path)
+            for file in self._files[source]
+            for portion in portions(source.data.files, file.path, file.values)
         ]
         return spread(found, self._course.tasks)
 

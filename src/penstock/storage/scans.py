@@ -1,15 +1,16 @@
 """Reading files of rows with Arrow: the columns that are needed, piece by piece, in the types that were declared.
 
 A file may have its columns in any order and more of them; one that it lacks is null, and narrower types are widened.
-Anything else about its columns is an error that names the file. A file without a byte has no rows.
+Anything else about its columns is an error that names the file. A file without a byte has no rows. Columns by which a
+Delta table is partitioned are not in its files: their values come with each file.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -18,7 +19,8 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from penstock.core.errors import ConfigError, SourceError
-from penstock.core.files import Files, Format, check_limit, standard_columns
+from penstock.core.files import Files, Format, InputFile, Values, check_limit, standard_columns
+from penstock.storage.delta import epochs_of_table
 from penstock.storage.files import find_folder, is_hidden, path_of, whole_path
 
 _PIECE = 1 << 18
@@ -58,33 +60,104 @@ class Portion:
     path: str
     nbytes: int
     group: int | None = None
+    values: Values = ()
 
 
-def portions(files: Files, path: str) -> list[Portion]:
+def portions(files: Files, path: str, values: Values = ()) -> list[Portion]:
     """The parts of a file that different tasks may read."""
     system, place = find_folder(path)
     size = size_of(path)
-    if files.format != "parquet" or not size:
-        return [Portion(path, size)]
+    if files.inside != "parquet" or not size:
+        return [Portion(path, size, None, values)]
     with _told(files, path), _parquet_file(system, place) as file:
         about = file.metadata
-        return [Portion(path, about.row_group(n).total_byte_size, n) for n in range(about.num_row_groups)]
+        return [Portion(path, about.row_group(n).total_byte_size, n, values) for n in range(about.num_row_groups)]
 
 
 def read_file(
-    files: Files, uri: str, columns: pa.Schema, size: int | None = None, group: int | None = None
+    files: Files,
+    uri: str,
+    columns: pa.Schema,
+    size: int | None = None,
+    group: int | None = None,
+    values: Values = (),
 ) -> Iterator[pa.Table]:
     """The rows of one of the files, in `columns`, which are some of its own, in pieces of about `size` bytes.
 
-    Of a Parquet file, only a row `group` may be asked for.
+    Of a Parquet file, only a row `group` may be asked for. `values` are those of columns that are not in the file.
     """
     system, path = find_folder(uri)
+    given = _constants(files, uri, columns, values)
     with _told(files, uri):
-        if system.get_file_info(path).size == 0:
+        if system.get_file_info(path).size == 0 and files.format != "delta":
             return
-        read = partial(_read_parquet, group=group) if files.format == "parquet" else _READERS[files.format]
-        for piece in read(system, path, columns, size):
-            yield _conformed(piece, columns, uri)
+        if files.inside == "parquet":
+            within = pa.schema([field for field in columns if field.name not in given])
+            extra = sum(map(_width, given.values()))
+            pieces = _read_parquet(system, path, within, size, group, extra)
+        else:
+            pieces = _READERS[files.inside](system, path, columns, size)
+        for piece in pieces:
+            whole = _with_constants(piece, given)
+            yield _conformed(_instants(whole, columns) if files.format == "delta" else whole, columns, uri)
+
+
+def _constants(files: Files, uri: str, columns: pa.Schema, values: Values) -> dict[str, pa.Scalar]:
+    """What a file has in all its rows, in the types of its table."""
+    given = dict(values)
+    return {
+        field.name: _constant(given.get(field.name), field, uri)
+        for field in files.partitions
+        if field.name in columns.names
+    }
+
+
+def _constant(text: str | None, field: pa.Field, uri: str) -> pa.Scalar:
+    """A value of a partition column, as the log of a Delta table writes it: no text is null, times are in UTC."""
+    kind = field.type
+    if not text:
+        return pa.scalar(None, kind)
+    zoned = pa.types.is_timestamp(kind) and kind.tz is not None
+    try:
+        return pa.scalar(f"{text}Z" if zoned and not _ZONE.search(text) else text).cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as wrong:
+        raise SourceError(
+            f"The table's log has {text!r} for partition column {field.name!r} of {uri}, which is {kind}: {wrong}"
+        ) from wrong
+
+
+_ZONE = re.compile(r":\d\d(\.\d+)?(Z|[+-]\d\d(:?\d\d)?)$")
+"""The end of a time that says in which zone it is."""
+
+
+def _with_constants(rows: pa.Table, given: Mapping[str, pa.Scalar]) -> pa.Table:
+    for name, value in given.items():
+        rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
+    return rows
+
+
+def _width(value: pa.Scalar) -> int:
+    """The bytes that a value takes in each row."""
+    return int(pa.array([value.as_py()], value.type).nbytes) + 4
+
+
+def _instants(rows: pa.Table, columns: pa.Schema) -> pa.Table:
+    """Rows whose times are in UTC where `columns` say so: those that Spark writes as INT96 do not tell."""
+    for place, field in enumerate(rows.schema):
+        if field.name in columns.names:
+            kind = _instant(field.type, columns.field(field.name).type)
+            if kind != field.type:
+                rows = rows.set_column(place, field.name, rows.column(place).cast(kind))
+    return rows
+
+
+def _instant(held: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(held) and held.tz is None and pa.types.is_timestamp(wanted) and wanted.tz is not None:
+        return pa.timestamp(held.unit, "UTC")
+    if pa.types.is_struct(held) and pa.types.is_struct(wanted):
+        places = {field.name: field.type for field in wanted}
+        return pa.struct([field.with_type(_instant(field.type, places.get(field.name, field.type))) for field in held])
+    return held
 
 
 @contextmanager
@@ -93,9 +166,17 @@ def _told(files: Files, uri: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as gone:
-        raise SourceError(f"Input file {uri} is gone. Put it back and start the flow again.") from gone
+        raise SourceError(
+            f"Input file {uri} is gone. Put it back and start the flow again.{_GONE.get(files.format, '')}"
+        ) from gone
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as wrong:
-        raise SourceError(f"{uri} cannot be read as {files.format}: {wrong}") from wrong
+        raise SourceError(f"{uri} cannot be read as {files.inside}: {wrong}") from wrong
+
+
+_GONE: Mapping[Format, str] = {
+    "delta": " VACUUM deletes files of earlier versions once they are old: give it a longer retention than a flow may "
+    "be behind. To begin again from the table as it is, start with a new checkpoint folder."
+}
 
 
 def size_of(path: str) -> int:
@@ -106,6 +187,12 @@ def size_of(path: str) -> int:
 
 def epochs_of(files: Files) -> Iterator[pa.Table]:
     """The rows of the files that are there now, an epoch after the other."""
+    for some in epochs_of_table(files) if files.format == "delta" else _epochs_of_folder(files):
+        pieces = (piece for file in some for piece in read_file(files, file.path, files.columns, values=file.values))
+        yield pa.concat_tables([files.columns.empty_table(), *pieces])
+
+
+def _epochs_of_folder(files: Files) -> Iterator[list[InputFile]]:
     system, _ = find_folder(files.path)
     waiting = listed_files(files)
     while waiting:
@@ -113,8 +200,7 @@ def epochs_of(files: Files) -> Iterator[pa.Table]:
         fit = sum(1 for size in sizes if files.max_bytes is None or size <= files.max_bytes)
         count = min(max(1, fit), files.max_files or len(waiting))
         some, waiting = waiting[:count], waiting[count:]
-        pieces = (piece for path in some for piece in read_file(files, path, files.columns))
-        yield pa.concat_tables([files.columns.empty_table(), *pieces])
+        yield [InputFile(path) for path in some]
 
 
 def listed_files(files: Files) -> list[str]:
@@ -155,25 +241,31 @@ def _parquet_file(system: fs.FileSystem, path: str) -> pq.ParquetFile:
 
 
 def _read_parquet(
-    system: fs.FileSystem, path: str, columns: pa.Schema, size: int | None, group: int | None = None
+    system: fs.FileSystem, path: str, columns: pa.Schema, size: int | None, group: int | None, extra: int
 ) -> Iterator[pa.Table]:
+    """The rows of a file; each will take so many `extra` bytes for columns that are not in it."""
     with _parquet_file(system, path) as file:
         groups = range(file.num_row_groups) if group is None else [group]
         there = set(file.schema_arrow.names)
         leaves = [leaf for field in columns if field.name in there for leaf in _leaves(field.name, field.type)]
         if not leaves:
             # Only how many rows there are is known of a file that has none of the columns.
-            yield _of_length(sum(file.metadata.row_group(number).num_rows for number in groups))
+            rows = sum(file.metadata.row_group(number).num_rows for number in groups)
+            most = _PIECE if size is None else max(_SMALLEST, min(_PIECE, size // max(1, extra)))
+            for start in range(0, rows, most):
+                yield _of_length(min(most, rows - start))
             return
         if size is None:
             batches = file.iter_batches(_PIECE, row_groups=groups, columns=leaves)
         else:
-            batches = _batches(file, groups, leaves, size)
+            batches = _batches(file, groups, leaves, size, extra)
         for batch in batches:
             yield pa.Table.from_batches([batch])
 
 
-def _batches(file: pq.ParquetFile, groups: Sequence[int], leaves: list[str], size: int) -> Iterator[pa.RecordBatch]:
+def _batches(
+    file: pq.ParquetFile, groups: Sequence[int], leaves: list[str], size: int, extra: int
+) -> Iterator[pa.RecordBatch]:
     """Batches of about `size` bytes. How wide rows are is not known before they are read: encoded they may be small.
 
     So the first batch has few rows, and each tells how many the next may have. To go on with another number the reader
@@ -188,7 +280,7 @@ def _batches(file: pq.ParquetFile, groups: Sequence[int], leaves: list[str], siz
             if not fresh.num_rows:
                 continue
             done += fresh.num_rows
-            width = -(-fresh.nbytes // fresh.num_rows)
+            width = -(-fresh.nbytes // fresh.num_rows) + extra
             yield fresh
             more = min(_PIECE, _GROWTH * rows, max(_SMALLEST, size // max(1, width)))
             if more >= 2 * rows or 2 * more <= rows:
@@ -290,7 +382,6 @@ def _json_schema(system: fs.FileSystem, path: str) -> pa.Schema:
 
 
 _READERS: Mapping[Format, Read] = {
-    "parquet": _read_parquet,
     "arrow": _read_arrow,
     "csv": _read_csv,
     "json": _read_json,

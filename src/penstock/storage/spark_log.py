@@ -98,6 +98,18 @@ class SparkLog:
         numbers = {place: range(before.get(place, -1) + 1, last + 1) for place, last in after.items()}
         return {place: self._logged(place, some) for place, some in numbers.items() if some}
 
+    def all_files(self, place: int, before: int | None = None) -> list[str]:
+        """The URIs of all files that a source ever gave, or those that it gave epochs `before` one, in any order."""
+        offsets = None if before is None else (self._file_offsets(before - 1) if before else {}) or {}
+        last = None if offsets is None else offsets.get(place, -1)
+        folder = f"spark/sources/{place}"
+        found = [found for found in map(_NUMBER.fullmatch, self._records.list(folder)) if found]
+        whole = max((int(each[1]) for each in found if each[2]), default=-1)
+        logs = [each[0] for each in found if int(each[1]) > whole or (each[2] and int(each[1]) == whole)]
+        contents = [self._records.content(f"{folder}/{name}") or b"" for name in logs]
+        files = [json.loads(line) for content in contents for line in content.split(b"\n")[1:] if line]
+        return [file["path"] for file in files if last is None or file["batchId"] <= last]
+
     def ahead(self, epoch: int) -> int | None:
         """An epoch after `epoch` that Spark has as done, if there is one."""
         done = max((int(name[8:]) for name in self._numbered("commits")), default=-1)
