@@ -54,6 +54,12 @@ def places(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.fixture
+def in_tasks(places: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no epoch run where the driver is."""
+    monkeypatch.setattr(Placement, "choose", lambda self, size: (self.elsewhere, "said"))
+
+
+@pytest.fixture
 def interpreted(spark: SparkSession) -> Iterator[SparkSession]:
     """The session, without compiling queries: for tests with many small ones that run once or twice."""
     with settings(spark, {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}):

@@ -18,7 +18,7 @@ from penstock.spark import experience
 from tests.spark.conftest import Feed
 from tests.worker_memory import drivers_memory, private_memory, watched
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("in_tasks")]
 
 OPEN = 60
 """Windows that every row is in: they are so many steps long and slide by one."""

@@ -12,14 +12,18 @@ from tests.spark.conftest import Feed
 from tests.spark.test_memory import MEMORY, SHARE, WIDE, two_streams
 from tests.worker_memory import drivers_memory, private_memory, watched
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.own_place]
 
 
-def run(spark, folder: Path, feeds: list[Feed]) -> tuple[int, int, set[str]]:
-    """Join two streams of files in a window that never closes: pairs, the most bytes of state, and where epochs ran."""
+def run(spark, folder: Path, feeds: list[Feed], frames: bool) -> tuple[int, int, set[str]]:
+    """Join two streams in a window that never closes: pairs, the most bytes of state, and where epochs ran."""
     flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory=MEMORY)
+    options = {"time": "t", "progress": pk.ordered()}
     left, right = (
-        flow.parquet(side.folder, time="t", progress=pk.ordered(), name=side.folder.name, max_files=1) for side in feeds
+        flow.source(side.stream(spark), name=side.folder.name, **options)
+        if frames
+        else flow.parquet(side.folder, name=side.folder.name, max_files=1, **options)
+        for side in feeds
     )
     joined = left.join(right, on="k", within=pk.band(before=10**9, after=10**9))
     joined.select("id", "id_right").to_parquet(str(folder / "out"))
@@ -29,24 +33,31 @@ def run(spark, folder: Path, feeds: list[Feed]) -> tuple[int, int, set[str]]:
     return query.progress().rows_out, max(epoch.operators["join0"].state_bytes for epoch in epochs), places
 
 
-@pytest.mark.parametrize(("place", "times"), [("driver", 1), ("tasks", 8)])
-def test_private_memory_stays_within_the_share_wherever_an_epoch_of_files_runs(
-    spark, tmp_path, place, times, record_property, monkeypatch
+@pytest.mark.parametrize(
+    ("frames", "place", "times"),
+    [(False, "driver", 1), (False, "tasks", 8), (True, "driver", 1)],
+    ids=["files driver", "files tasks", "DataFrames driver"],
+)
+def test_private_memory_stays_within_the_share_wherever_an_epoch_runs(
+    spark, tmp_path, frames, place, times, record_property, monkeypatch
 ):
     """State is `times` the budget; the driver begins every epoch, and those that do not fit go to tasks."""
     if place == "tasks":
         monkeypatch.setattr(Placement, "choose", lambda self, nbytes: ("tasks", "said"))
     memory = drivers_memory if place == "driver" else private_memory
     for name in ("warm", "warmer"):
-        run(spark, tmp_path / name, two_streams(tmp_path / name, 2000))
+        run(spark, tmp_path / name, two_streams(tmp_path / name, 2000), frames)
     baseline = max(memory().values())
     rows = int(times * MEMORY / 2 / (WIDE + 40))
     feeds = two_streams(tmp_path / "big", rows)
     with watched(memory) as most:
-        pairs, state, places = run(spark, tmp_path / "big", feeds)
+        pairs, state, places = run(spark, tmp_path / "big", feeds, frames)
     assert pairs == len(range(0, rows, 10))
     assert state >= 0.9 * times * MEMORY
-    assert places == {"where the driver is" if place == "driver" else "in tasks that read its files"}
+    if frames:
+        assert places == {"where the driver is", "in tasks that get their rows from Spark"}
+    else:
+        assert places == {"where the driver is" if place == "driver" else "in tasks that read its files"}
     above = most[0] - baseline
     record_property("private_memory_above_baseline", above)
     assert above <= 1.25 * SHARE, f"{above / SHARE:.2f} × the share at {times} × the budget"

@@ -18,7 +18,7 @@ from penstock.storage.tables.pages import PageTable
 from tests.spark.conftest import Feed
 from tests.worker_memory import private_memory, watched
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("in_tasks")]
 
 MEMORY = 32_000_000
 SHARE = MEMORY // 2

@@ -12,7 +12,7 @@ import penstock as pk
 from tests.spark.conftest import Feed
 from tests.worker_memory import private_memory, watched
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("in_tasks")]
 
 MEMORY = 16_000_000
 SHARE = MEMORY // 2

@@ -42,6 +42,8 @@ _READING = re.compile(r"FAILED_READ_FILE|MALFORMED_RECORD_IN_PARSING|PYTHON_(STR
 _FILE = re.compile(r"(?:while reading file|Path:|File:) *(\S+)")
 _PIPE = ("Broken pipe", "Connection reset")
 _WORKER_EXITED = "Python worker exited unexpectedly"
+_CODE = re.compile(r"\[[A-Z0-9_.]+\]")
+"""What Spark's own messages begin with."""
 _DATA = re.compile(r"SQLSTATE: (22|P0001)")
 """Errors in the values of rows, and those that the user's own expressions raise."""
 
@@ -61,7 +63,7 @@ class _Throwable:
             ends = [line for before, line in pairwise(told) if before[0].isspace() and not line[0].isspace()]
             return in_a_line(ends[-1] if ends else self.message)
         said = in_a_line(self.message)
-        return said if said.startswith("[") else f"{self.kind}: {said}"
+        return said if _CODE.match(said) else f"{self.kind}: {said}"
 
 
 def in_sink(failure: BaseException, epoch: int, sink: object, sources: Sequence[SourceNode]) -> PenstockError:
@@ -109,7 +111,8 @@ def _told(failure: BaseException, epoch: int, sources: Sequence[SourceNode], whe
     if _is_lost_jvm(failure):
         return FlowError.in_epoch(epoch, "Spark", _JVM_GONE, _AGAIN)
     if is_full(text):
-        return FlowError.in_epoch(epoch, _STATE if _PAGES.search(text) else where, _cause(chain), _NO_ROOM)
+        in_state = _PAGES.search(text) or _PAGES.search("".join(traceback.format_tb(failure.__traceback__)))
+        return FlowError.in_epoch(epoch, _STATE if in_state else where, _cause(chain), _NO_ROOM)
     if _READING.search(text):
         remedy = _AGAIN if _file(text) is None else _REPAIR
         return SourceError.in_epoch(epoch, _reader(text, sources), _with_file(chain, text), remedy)
