@@ -10,6 +10,7 @@ _SPACE = r"[\x00-\x20]*"
 _WHOLE = rf"^{times.BLANK}[+-]?[0-9]+{times.BLANK}$"
 _NUMBER = rf"^{_SPACE}[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?{_SPACE}$"
 _DIGITS = _NUMBER.replace("([eE][+-]?[0-9]+)?", "")
+_SMALL = _NUMBER.replace("([eE][+-]?[0-9]+)?", "[eE][+-]?[0-9]{1,2}")
 _OTHER = _NUMBER.replace("[0-9]", r"\p{Nd}")
 _HEX = rf"^{_SPACE}[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[dDfF]?{_SPACE}$"
 _FLOAT = _NUMBER.replace(f"{_SPACE}$", f"[dDfF]?{_SPACE}$")
@@ -20,6 +21,24 @@ _NOT_NUMBERS = {
 }
 _EXACT = {"FLOAT": 7, "DOUBLE": 15}
 """Digits that a floating point number always holds: DuckDB rounds twice where a decimal has more."""
+
+_WITHOUT_EXPONENT = "without_exponent"
+
+MACROS = rf"""
+    CREATE MACRO point_moved(digits, place) AS CASE
+        WHEN place <= 0 THEN '0.' || repeat('0', -place) || digits
+        ELSE rpad(left(digits, place), CAST(place AS INTEGER), '0') || '.' || substring(digits, place + 1)
+    END;
+    CREATE MACRO {_WITHOUT_EXPONENT}(x) AS CASE
+        WHEN regexp_matches(x, '[eE]') THEN regexp_extract(x, '^-') || point_moved(
+            regexp_replace(x, '[eE].*|[^0-9]', '', 'g'),
+            length(regexp_extract(x, '^[+-]?([0-9]*)', 1)) + TRY_CAST(regexp_extract(x, '[eE](.*)$', 1) AS INTEGER)
+        )
+        ELSE x
+    END;
+"""
+"""SQL that makes known to a DuckDB what writes a number out. It reads those with an exponent into decimals of too few
+digits, and does not read some that would fit."""
 
 _READ = {"date": times.DAY, "timestamp": times.MOMENT, "instant": times.INSTANT}
 _WRITTEN = {
@@ -33,13 +52,26 @@ def cast(value: Value, to: str, *, safe: bool = False) -> Value:
     """A value as DuckDB's type `to`; with `safe`, NULL where Spark's try_cast gives it, else an error."""
     if value.kind == to:
         return value
+    if value.of is not None and to == "DOUBLE":
+        return cast(value.of, to)
     sql = _cast(value, to, "NULL" if safe else None)
     if sql is None:
         raise ConfigError(
             f"{value.spark_type} as {Value('', to).spark_type} is something else in process than in Spark, or refused "
             f"there. {_instead(value)}"
         )
-    return Value(sql, to, sure=value.sure and (to == "VARCHAR" or widened([value.kind, to]) == to))
+    sure = value.sure and (to == "VARCHAR" or widened([value.kind, to]) == to)
+    return Value(sql, to, sure=sure, of=value if value.family == "integer" and to == "FLOAT" else None)
+
+
+def goes_by_zone(value: Value, to: str) -> bool:
+    """Whether a cast depends on the time zone of the session.
+
+    >>> goes_by_zone(Value("d", "DATE"), "TIMESTAMP WITH TIME ZONE"), goes_by_zone(Value("d", "DATE"), "TIMESTAMP")
+    (True, False)
+    """
+    families = {value.family, Value("", to).family}
+    return "instant" in families and not families.isdisjoint(("string", "date", "timestamp"))
 
 
 def error(message: str, value: str | None = None) -> str:
@@ -77,9 +109,11 @@ def _cast(value: Value, to: str, otherwise: str | None) -> str | None:
     }
     if target == "integer" and family in ("float", "decimal"):
         return f"{verb}(trunc({sql}) AS {to})"
+    if target == "decimal" and family == "boolean":
+        return f"{verb}(CAST({sql} AS INTEGER) AS {to})"  # DuckDB takes true for the smallest decimal
     if target == "decimal" and family == "float":
         # By the digits that are shown of a double: DuckDB would round the binary fraction.
-        return f"CASE WHEN isfinite({sql}) THEN {verb}(CAST(CAST({sql} AS DOUBLE) AS VARCHAR) AS {to}) END"
+        return _to_decimal(sql, to, otherwise)
     if target == "float" and family == "decimal" and value.digits[0] > _EXACT[to]:
         return f"CAST(CAST({sql} AS VARCHAR) AS {to})"
     if value.kind == "DOUBLE" and to == "FLOAT":
@@ -96,6 +130,17 @@ def _cast(value: Value, to: str, otherwise: str | None) -> str | None:
     if family == "integer" and to == INSTANT:
         return f"{times.OF_SECONDS}({sql})"
     return plain if family in same.get(target, ()) else None
+
+
+def _to_decimal(sql: str, to: str, otherwise: str | None) -> str:
+    """A floating point number as a decimal. DuckDB does not see that one with an exponent has too many digits."""
+    digits, scale = Value("", to).digits
+    wider = decimal(digits + 1, scale) if digits == scale else None
+    shown = f"CAST(CAST({sql} AS DOUBLE) AS VARCHAR)"
+    shown = f"CAST({shown} AS {wider})" if wider else shown
+    fits = f"{'CAST' if otherwise is None else 'TRY_CAST'}({shown} AS {to})"
+    wrong = otherwise or error(f"{{}} has more digits than a {to}. try_cast gives NULL instead", sql)
+    return f"CASE WHEN abs({sql}) < 1e{digits - scale} THEN {fits} WHEN isfinite({sql}) THEN {wrong} END"
 
 
 def whole_steps(instant: str, step: int) -> str:
@@ -123,9 +168,10 @@ def _from_text(value: Value, to: str, otherwise: str | None) -> str | None:
     if target == "integer":
         return if_like(_WHOLE, read)
     if target == "decimal":
-        read = f"TRY_CAST({bare} AS {to})"
-        unread = error("'{}' is not read in process: write its digits from 0 to 9 and without an exponent", text)
-        return if_like(_DIGITS, f"coalesce({read}, {wrong})", _NUMBER, f"coalesce({read}, {unread})", _OTHER, unread)
+        read = f"coalesce(TRY_CAST({bare} AS {to}), {wrong})"
+        moved = f"coalesce(TRY_CAST({_WITHOUT_EXPONENT}({bare}) AS {to}), {wrong})"
+        unread = error("'{}' is not read in process: write its digits from 0 to 9 and with a small exponent", text)
+        return if_like(_DIGITS, read, _SMALL, moved, _NUMBER, unread, _OTHER, unread)
     if target == "float":
         others = " ".join(f"WHEN '{name}' THEN CAST('{meant}' AS {to})" for name, meant in _NOT_NUMBERS.items())
         read = f"{verb}(regexp_replace({bare}, '[dDfF]$', '') AS {to})"

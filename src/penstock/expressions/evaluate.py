@@ -69,6 +69,26 @@ def where(rows: pa.Table, condition: str) -> pa.Table:
 
 def where_pairs(rows: pa.Table, condition: str, sides: Sides) -> pa.Table:
     """The pairs for which `condition` over ``l`` and ``r`` holds; `sides` says which columns those names are."""
+    return _kept(rows, _Columns(rows), condition, _of_pairs(sides))
+
+
+def goes_by_zone(expression: str, columns: pa.Schema, sides: Sides | None = None) -> bool:
+    """Whether the value of an expression over some columns, or pairs, depends on the time zone of Spark's session.
+
+    >>> columns = pa.schema({"at": pa.timestamp("us", "UTC"), "price": pa.int64()})
+    >>> [goes_by_zone(text, columns) for text in ("price > 5", "at + INTERVAL 10 SECONDS", "hour(at)")]
+    [False, False, True]
+    """
+    known = _Columns(columns.empty_table())
+    if sides is not None:
+        items: Iterable[_Item] = [known.bound(_parsed(expression), expression, _of_pairs(sides))]
+    else:
+        items = _items(expression, known)
+    return any(isinstance(item, _Computed) and item.value is not None and item.value.by_zone for item in items)
+
+
+def _of_pairs(sides: Sides) -> Find:
+    """How names in a condition on pairs are found."""
     names = {side: _Names(columns, "this side of the join") for side, columns in zip("lr", sides, strict=True)}
 
     def find(parts: Sequence[str]) -> tuple[str, Sequence[str]]:
@@ -80,7 +100,7 @@ def where_pairs(rows: pa.Table, condition: str, sides: Sides) -> pa.Table:
             )
         return sides["lr".index(side)][names[side].find(parts[1])], parts[2:]
 
-    return _kept(rows, _Columns(rows), condition, find)
+    return find
 
 
 def paths(expression: str, columns: pa.Schema) -> set[Path]:
@@ -321,10 +341,10 @@ def _database() -> Any:
     """The DuckDB of this process: starting one takes longer than most expressions."""
     import duckdb
 
-    from penstock.expressions import casing, times
+    from penstock.expressions import casing, casts, times
 
     database = duckdb.connect()
-    database.execute(casing.macros() + times.MACROS + _SETTINGS)
+    database.execute(casing.macros() + times.MACROS + casts.MACROS + _SETTINGS)
     return database
 
 
@@ -356,6 +376,9 @@ def _same_family(a: pa.DataType, b: pa.DataType) -> bool:
 
 _KIND = re.compile(r"^[\w ]+ Error: ")
 """How DuckDB begins a message."""
+
+_NO_DATE = "Date out of range"
+"""What it says of days after a date that it does not have. Spark counts on from its first date there."""
 
 _COLOURS = re.compile("\\x1b\\[[0-9;]*m")
 """How a parser underlines a word in a terminal."""
@@ -413,7 +436,8 @@ def _check_literals(written: str, tree: exp.Expression) -> None:
 
 def _message(error: Exception) -> str:
     """What DuckDB says, in a line."""
-    return _KIND.sub("", in_a_line(str(error)))
+    said = _KIND.sub("", in_a_line(str(error)))
+    return f"{said}: Spark may have more dates than there are in process" if said == _NO_DATE else said
 
 
 def _values(exp: Any) -> tuple[type, ...]:

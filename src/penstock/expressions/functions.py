@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -12,12 +12,17 @@ from penstock.expressions import casing, times
 from penstock.expressions.casts import cast, whole_steps
 from penstock.expressions.kinds import INSTANT, Value
 
+Cast = Callable[[Value, str], Value]
+"""What makes a value one of another type."""
+
 _FITTING: dict[str, tuple[str, ...]] = {
     "text": ("string",),
     "shown": ("string", "integer", "boolean", "date", "timestamp", "instant"),
     "number": ("integer", "float", "decimal"),
     "signed": ("integer", "float", "decimal"),
     "double": ("integer", "float", "decimal"),
+    "real": ("integer", "float", "decimal"),
+    "single": ("float",),
     "count": ("integer",),
     "days": ("integer",),
     "integer": ("integer",),
@@ -32,12 +37,17 @@ _AS = {
     "text": "VARCHAR",
     "shown": "VARCHAR",
     "double": "DOUBLE",
+    "real": "DOUBLE",
+    "single": "FLOAT",
     "count": "INTEGER",
     "days": "INTEGER",
     "date": "DATE",
     "moment": INSTANT,
 }
 """What it is cast to, as Spark does; others go in as they are."""
+
+_CLOCKS = ("time", "moment")
+"""Words of arguments of which the hour, or a calendar, counts."""
 
 _SIGNED_DIGITS = 34
 """Digits that decimals may have where Spark changes their sign: it rounds the others."""
@@ -59,15 +69,28 @@ class Function:
     skips_nulls: bool = False
     """Whether it has a value though an argument is NULL."""
 
-    def call(self, values: Sequence[Value]) -> Value | None:
-        """The function of some values; None if it takes another number of them."""
+    def goes_by_zone(self, values: Sequence[Value]) -> bool:
+        """Whether it sees what a clock shows at an instant; casts of its arguments may depend on a zone besides."""
+        instants = (value.family == "instant" for value in values)
+        return any(word in _CLOCKS and instant for word, instant in zip(self._words(values), instants, strict=False))
+
+    def _words(self, values: Sequence[Value]) -> list[str]:
         words = self.given.split()
         if words and words[-1].endswith("*"):
             words[-1:] = [words[-1][:-1]] * max(1, len(values) - len(words) + 1)
+        return words
+
+    def call(self, values: Sequence[Value], cast: Cast = cast) -> Value | None:
+        """The function of some values; None if it takes another number of them."""
+        words = self._words(values)
         missing = len(words) - len(values)
         if missing != 0 and (missing != 1 or self.default is None):
             return None
-        taken = [_taken(word, place, value) for place, (word, value) in enumerate(zip(words, values, strict=False))]
+        if all(value.kind == "FLOAT" for value in values):
+            words = ["single" if word == "real" else word for word in words]
+        taken = [
+            _taken(word, place, value, cast) for place, (word, value) in enumerate(zip(words, values, strict=False))
+        ]
         texts = [value.sql for value in taken] + ([self.default] if missing and self.default is not None else [])
         kind = self.kind or taken[0].kind
         sql = self.template.format(*texts, all=", ".join(texts), joined=" || ".join(texts), kind=kind)
@@ -76,7 +99,7 @@ class Function:
         return Value(sql, kind)
 
 
-def _taken(word: str, place: int, value: Value) -> Value:
+def _taken(word: str, place: int, value: Value, cast: Cast) -> Value:
     """An argument in the type that it is needed in."""
     if word == "any":
         return value
@@ -146,7 +169,7 @@ FUNCTIONS: dict[str, Function] = {
     "isnull": Function("({0} IS NULL)", "any", "BOOLEAN"),
     "isnotnull": Function("({0} IS NOT NULL)", "any", "BOOLEAN"),
     "isnan": Function("coalesce(isnan({0}), FALSE)", "double", "BOOLEAN"),
-    "nanvl": Function("CASE WHEN isnan({0}) THEN {1} ELSE {0} END", "double double", "DOUBLE"),
+    "nanvl": Function("CASE WHEN isnan({0}) THEN {1} ELSE {0} END", "real real", None),
     "abs": Function("abs({0})", "signed", None),
     "negative": Function("CAST(-{0} AS {kind})", "signed", None),
     "positive": Function("{0}", "number", None),
@@ -184,6 +207,7 @@ FUNCTIONS: dict[str, Function] = {
     "second": _part("second", "time"),
     "datediff": Function("CAST({0} - {1} AS INTEGER)", "date date", "INTEGER"),
     "date_add": Function("({0} + {1})", "date days", "DATE"),
+    "date_sub": Function("({0} - {1})", "date days", "DATE"),
     "add_months": Function("CAST({0} + to_months({1}) AS DATE)", "date days", "DATE"),
     "last_day": Function("last_day({0})", "date", "DATE"),
     "to_date": Function("{0}", "date", "DATE"),

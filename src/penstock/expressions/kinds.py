@@ -58,6 +58,10 @@ class Value:
     """The digits of a number that is written as such."""
     sure: bool = False
     """Whether computing it cannot be an error."""
+    by_zone: bool = False
+    """Whether it goes by the time zone of the session; known of a whole expression."""
+    of: Value | None = None
+    """The integer that a FLOAT was cast from: as a DOUBLE, Spark has all of its digits."""
 
     @property
     def family(self) -> Family:

@@ -15,10 +15,11 @@ from sqlglot import exp
 
 from penstock.core.errors import ConfigError
 from penstock.expressions import casing
-from penstock.expressions.casts import cast, error, widened
+from penstock.expressions.casts import cast, error, goes_by_zone, widened
 from penstock.expressions.functions import FUNCTIONS, call_of, others_than
 from penstock.expressions.kinds import INSTANT, INTEGERS, Value, check_condition, decimal, literal, quoted
 from penstock.expressions.patterns import Pattern, pattern
+from penstock.sql.dialect import SUFFIX, WRITTEN
 
 TypeOf = Callable[[str], str]
 """The type of an expression of DuckDB's."""
@@ -42,6 +43,8 @@ _COMPARISONS = {
     exp.NullSafeNEQ: "IS DISTINCT FROM",
 }
 _OF_NULLS = (exp.NullSafeEQ, exp.NullSafeNEQ)
+_COMPARING = (*_COMPARISONS, exp.Between, exp.In, exp.Like, exp.ILike, exp.RegexpLike, exp.Is)
+_OF_BITS = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.DPipe)
 _ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
 _BITWISE = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|"}
 _CHOICES = {exp.Coalesce: "coalesce", exp.Greatest: "greatest", exp.Least: "least"}
@@ -53,8 +56,13 @@ _NUMBERS = ("integer", "float", "decimal")
 """Families to compute with."""
 
 _DAYS = ("DAY", "WEEK", "MONTH", "YEAR")
-_HOURS = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
-"""Units of lengths of time."""
+_A_DAY = {"HOUR": 24, "MINUTE": 1440, "SECOND": 86_400, "MILLISECOND": 86_400_000, "MICROSECOND": 86_400_000_000}
+"""Units of lengths of time, and how many of the short ones are a day."""
+
+_WITH_OFFSET = re.compile(r":\d+(?:\.\d*)?\s*(?:Z|UTC|GMT|[+-]\d{1,2}(?::\d{1,2})?)\s*$")
+"""How a text ends that says its zone."""
+
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}
 
 _TYPES = {
     exp.DataType.Type.BOOLEAN: "BOOLEAN",
@@ -76,7 +84,8 @@ _TYPES = {
 
 def in_duckdb(tree: exp.Expression, type_of: TypeOf) -> Value:
     """How DuckDB computes what `tree`, over columns that it knows, is in Spark."""
-    return Meaning(type_of).of(tree)
+    meaning = Meaning(type_of)
+    return replace(meaning.of(tree), by_zone=meaning.by_zone)
 
 
 def typed_literals(tree: exp.Expression) -> Iterator[tuple[str, str]]:
@@ -93,6 +102,8 @@ class Meaning:
 
     def __init__(self, type_of: TypeOf) -> None:
         self._type_of = type_of
+        self.by_zone = False
+        """Whether something that was translated goes by the time zone of the session."""
 
     def of(self, node: exp.Expression) -> Value:
         """What a part of an expression is in DuckDB."""
@@ -114,25 +125,52 @@ class Meaning:
                 f"{_written(node)} makes several rows of one, but an expression computes one value. Do that before "
                 f"flow.source(…)."
             )
+        self._check_precedence(node)
         rule = _RULES.get(type(node))
         if rule is not None:
             return rule(self, node)
         return self._called(node)
 
+    def _check_precedence(self, node: exp.Expression) -> None:
+        """Refuse operators side by side that Spark puts together in another order than the parser does."""
+        alike = _COMPARING if isinstance(node, _COMPARING) else _OF_BITS if isinstance(node, _OF_BITS) else ()
+        for place in ("this", "expression", "low", "high"):
+            part = node.args.get(place)
+            if (
+                isinstance(part, exp.Paren)
+                and WRITTEN not in part.meta
+                and not isinstance(part.this, tuple(_COMPARISONS))
+            ):
+                part = part.this
+            within = isinstance(part, alike) and (alike is _COMPARING or type(part) is not type(node))
+            negated = alike is _COMPARING and isinstance(part, exp.Not)
+            added = isinstance(node, exp.DPipe) and place == "expression" and isinstance(part, exp.Add | exp.Sub)
+            if within or negated or added:
+                raise ConfigError(
+                    f"{_written(node)} has operators side by side that Spark reads in another order, or refuses. "
+                    f"Write ({_written(part)})."
+                )
+
     def _called(self, node: exp.Expression) -> Value:
         name, parts = call_of(node) or ("", [])
         if name in _CASTS and len(parts) == 1:
-            return cast(self.of(parts[0]), _CASTS[name])
+            return self._as(self.of(parts[0]), _CASTS[name])
         if name not in FUNCTIONS:
             raise _unknown(node)
         values = [self.of(part) for part in parts]
         try:
-            found = FUNCTIONS[name].call(values)
+            found = FUNCTIONS[name].call(values, self._as)
         except ConfigError as refused:
             raise ConfigError(f"{_written(node)}: {refused}") from None
+        self.by_zone |= FUNCTIONS[name].goes_by_zone(values)
         if found is None:
             raise ConfigError(f"{_written(node)} has other arguments than those known in process. {_INSTEAD}")
         return found
+
+    def _as(self, value: Value, to: str, *, safe: bool = False) -> Value:
+        """A value of another type."""
+        self.by_zone |= goes_by_zone(value, to)
+        return cast(value, to, safe=safe)
 
     def _typed(self, sql: str) -> Value:
         return Value(sql, self._type_of(sql))
@@ -166,6 +204,8 @@ class Meaning:
     def _negative(self, node: exp.Expression) -> Value:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return _number(f"-{node.this.this}")
+        if SUFFIX in node.this.meta:
+            return _suffixed(node.this, "-")
         return self._called(node)
 
     def _arithmetic(self, node: exp.Binary) -> Value:
@@ -180,7 +220,9 @@ class Meaning:
         if a.family == b.family == "date" and sign == "-":
             raise _unknown(node, "Write datediff(…, …) for the days between two dates.")
         if "null" in (a.family, b.family):
-            a, b = (cast(value, other.kind) if value.family == "null" else value for value, other in ((a, b), (b, a)))
+            a, b = (
+                self._as(value, other.kind) if value.family == "null" else value for value, other in ((a, b), (b, a))
+            )
         if {a.family, b.family} <= {"integer", "decimal"} and "decimal" in (a.family, b.family):
             return self._decimals(node, a, b, sign)
         kind = widened([a.kind, b.kind])
@@ -188,7 +230,7 @@ class Meaning:
             raise self._mixed(node, a, b)
         if not {a.family, b.family} <= {*_NUMBERS}:
             raise self._not_numbers(node, a)
-        a, b = cast(a, kind), cast(b, kind)
+        a, b = self._as(a, kind), self._as(b, kind)
         return Value(a.before(b, f"({a.sql} {sign} {b.sql})"), kind)
 
     def _decimals(self, node: exp.Binary, a: Value, b: Value, sign: str) -> Value:
@@ -206,9 +248,9 @@ class Meaning:
             )
         if sign == "*":
             # Of narrow decimals DuckDB makes a product of 18 digits at most.
-            a, b = (cast(value, f"DECIMAL({max(n, 19)},{m})") for value, (n, m) in ((a, (p, s)), (b, (q, t))))
+            a, b = (self._as(value, f"DECIMAL({max(n, 19)},{m})") for value, (n, m) in ((a, (p, s)), (b, (q, t))))
         else:
-            a, b = cast(a, kind), cast(b, kind)
+            a, b = self._as(a, kind), self._as(b, kind)
         return Value(a.before(b, f"CAST({a.sql} {sign} {b.sql} AS {kind})"), kind)
 
     def _moved(self, node: exp.Binary, sign: str) -> Value:
@@ -218,11 +260,13 @@ class Meaning:
             when, by = by, when
         value, unit = self.of(when), by.args.get("unit")
         count, length = by.this.name, unit.name.upper().rstrip("S") if isinstance(unit, exp.Var) else ""
-        if not re.fullmatch(r"-?\d+", count) or length not in (*_DAYS, *_HOURS):
+        if not re.fullmatch(r"-?\d+", count) or length not in (*_DAYS, *_A_DAY):
             raise _unknown(by, "Write a number and a unit, as in INTERVAL 3 DAYS.")
         lasts = value.family in ("timestamp", "instant") or (value.family == "date" and length in _DAYS)
         if sign == "*" or (sign == "-" and when is node.expression) or not lasts:
             raise _unknown(node)
+        # Spark moves an instant by whole days of the calendar, also where they are written as hours.
+        self.by_zone |= value.family == "instant" and (length in _DAYS or abs(int(count)) >= _A_DAY[length])
         moved = f"({value.sql} {sign} INTERVAL '{count}' {length})"
         return Value(f"CAST({moved} AS DATE)", "DATE") if value.family == "date" else Value(moved, value.kind)
 
@@ -233,7 +277,7 @@ class Meaning:
                 f"{_written(node)} divides decimals, whose digits Spark counts in a way of its own. Cast one side to "
                 f"DOUBLE, or the result will not be the same."
             )
-        a, b = cast(a, "DOUBLE"), cast(b, "DOUBLE")
+        a, b = self._as(a, "DOUBLE"), self._as(b, "DOUBLE")
         return self._unless_zero(node, a, b, f"({a.sql} / {b.sql})", "DOUBLE")
 
     def _remainder(self, node: exp.Binary) -> Value:
@@ -241,11 +285,17 @@ class Meaning:
         kind = widened([a.kind, b.kind])
         if kind is None or "decimal" in (a.family, b.family):
             raise _unknown(node, "Cast both sides to DOUBLE.")
-        a, b = cast(a, kind), cast(b, kind)
-        return self._unless_zero(node, a, b, f"({a.sql} % {b.sql})", kind)
+        a, b = self._as(a, kind), self._as(b, kind)
+        result = f"({a.sql} % {b.sql})"
+        if kind in INTEGERS and not b.number:
+            # DuckDB divides the smallest integer by -1 to find that there is no remainder, which overflows.
+            result = f"CASE WHEN {b.sql} = -1 THEN {a.sql} & 0 ELSE {result} END"
+        elif b.number == "-1":
+            result = f"({a.sql} & 0)"
+        return self._unless_zero(node, a, b, result, kind)
 
     def _whole_part(self, node: exp.Binary) -> Value:
-        a, b = (cast(self._integer(part, node), "BIGINT") for part in (node.this, node.expression))
+        a, b = (self._as(self._integer(part, node), "BIGINT") for part in (node.this, node.expression))
         return self._unless_zero(node, a, b, f"({a.sql} // {b.sql})", "BIGINT")
 
     def _unless_zero(self, node: exp.Expression, a: Value, b: Value, result: str, kind: str) -> Value:
@@ -270,7 +320,8 @@ class Meaning:
         value, low, high = (self.of(node.args[name]) for name in ("this", "low", "high"))
         (a, low), (b, high) = self._comparable(node, [value, low]), self._comparable(node, [value, high])
         first, second = a.before(low, f"{a.sql} >= {low.sql}"), b.before(high, f"{b.sql} <= {high.sql}")
-        return Value(f"({first} AND {second})", "BOOLEAN")
+        both = f"({first} AND {second})"
+        return Value(both if b.sure and high.sure else f"CASE WHEN NOT ({first}) THEN FALSE ELSE {both} END", "BOOLEAN")
 
     def _in(self, node: exp.In) -> Value:
         if others_than(node, "this expressions"):
@@ -329,7 +380,7 @@ class Meaning:
         results = [self.of(part.args["true"]) for part in ifs] + ([self.of(default)] if default is not None else [])
         results = self._alike(node, results)
         if node.this is None:
-            conditions = [self._condition(part.this) for part in ifs]
+            conditions = [self._condition(part.this, may_be_null=False) for part in ifs]
         else:
             subject = self.of(node.this)
             pairs = [self._comparable(node, [subject, self.of(part.this)]) for part in ifs]
@@ -362,6 +413,8 @@ class Meaning:
         return Value(f"CASE WHEN {same} THEN NULL ELSE {given.sql} END", given.kind)
 
     def _cast(self, node: exp.Cast) -> Value:
+        if SUFFIX in node.meta:
+            return _suffixed(node)
         safe = bool(node.args.get("safe"))
         kind = node.to
         if kind.this == exp.DataType.Type.DECIMAL:
@@ -372,7 +425,9 @@ class Meaning:
         if to is None or node.args.get("format") is not None:
             raise _unknown(node)
         try:
-            return cast(self.of(node.this), to, safe=safe)
+            if isinstance(node.this, exp.Literal) and _WITH_OFFSET.search(node.this.this):
+                return cast(self.of(node.this), to, safe=safe)
+            return self._as(self.of(node.this), to, safe=safe)
         except ConfigError as refused:
             raise ConfigError(f"{_written(node)}: {refused}") from None
 
@@ -422,7 +477,7 @@ class Meaning:
             raise _unknown(node)
         value = self._numeric(node.this, node)
         if value.family == "integer":
-            return cast(value, "BIGINT")
+            return self._as(value, "BIGINT")
         if value.family == "decimal":
             digits, scale = value.digits
             kind = decimal(digits - scale + (1 if scale else 0), 0) or value.kind
@@ -508,13 +563,15 @@ class Meaning:
     ) -> ConfigError:
         return ConfigError(f"{_written(node)} computes with {value.spark_type}. Cast it to {needed}.")
 
-    def _condition(self, part: exp.Expression) -> str:
+    def _condition(self, part: exp.Expression, *, may_be_null: bool = True) -> str:
         value = self.of(part)
+        if value.family == "null" and not may_be_null:
+            raise ConfigError(f"{_written(part)} is no condition: Spark refuses a NULL after WHEN. Leave it out.")
         check_condition(value, _written(part))
         return f"({value.sql})"
 
     def _as_text(self, part: exp.Expression) -> Value:
-        return cast(self.of(part), "VARCHAR")
+        return self._as(self.of(part), "VARCHAR")
 
     def _comparable(self, node: exp.Expression, values: Sequence[Value]) -> list[Value]:
         """Values as one type by which Spark compares them."""
@@ -535,7 +592,7 @@ class Meaning:
     def _all_as(self, kind: str | None, node: exp.Expression, values: Sequence[Value]) -> list[Value]:
         if kind is None:
             raise self._mixed(node, *(Value("", kind) for kind in _kinds_of(values)[:2]))
-        return [cast(value, kind) for value in values]
+        return [self._as(value, kind) for value in values]
 
     def _mixed(self, node: exp.Expression, a: Value, b: Value) -> ConfigError:
         return ConfigError(
@@ -609,6 +666,16 @@ def _number(text: str) -> Value:
     if kind is None:
         raise ConfigError(f"{text} has more than 38 digits. Write it as a double: {text}D.")
     return Value(f"CAST({text} AS {kind})", kind, number=text, sure=True)
+
+
+def _suffixed(node: exp.Cast, sign: str = "") -> Value:
+    """A number whose type is written behind it, as in ``100S``."""
+    digits, kind = f"{sign}{node.this.name}", _TYPES[node.to.this]
+    if kind not in INTEGERS:
+        return replace(_number(f"{float(digits)!r}"), kind=kind, sql=f"CAST('{digits}' AS {kind})")
+    if not -(2 ** (_BITS[kind] - 1)) <= int(digits) < 2 ** (_BITS[kind] - 1):
+        raise ConfigError(f"{digits}{node.meta[SUFFIX]} is beyond the numbers of a {Value('', kind).spark_type}.")
+    return Value(f"CAST({digits} AS {kind})", kind, number=digits, sure=True)
 
 
 def _kinds_of(values: Sequence[Value]) -> list[str]:
