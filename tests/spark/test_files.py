@@ -307,15 +307,17 @@ def test_expressions_go_by_the_time_zone_of_the_session(spark, tmp_path, express
         query = flow.run()
     assert out.table().column("v").to_pylist() == [there]
     assert kept.table().num_rows == 1
-    assert "may depend on the session's time zone, America/New_York" in str(query.explain())
+    assert "depends on the session's time zone, America/New_York" in str(query.explain())
 
 
 def test_what_does_not_depend_on_the_zone_runs_where_the_driver_is_in_any_zone(spark, tmp_path):
-    write(tmp_path / "in", 0, PLAIN)
+    write(tmp_path / "in", 0, ZONED)
     with settings(spark, {"spark.sql.session.timeZone": "America/New_York"}):
         flow = pk.Flow(spark, checkpoint=f"{tmp_path}/checkpoint", memory="16 MB")
-        flow.parquet(tmp_path / "in", time="t").where("id > 10").select("t", "id * 2 AS twice").to_memory()
+        late = flow.parquet(tmp_path / "in", time="t").where("t * 2 > 1 AND z > TIMESTAMP '2020-07-01 02:00:00Z'")
+        out = late.select("t", "z + INTERVAL 10 SECONDS AS v", "date '2020-01-31' + 1 AS d").to_memory()
         assert "ran where the driver is" in str(flow.run().explain())
+    assert out.table().column("v").cast(pa.int64()).to_pylist() == [1_593_570_610_000_000]
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -6,7 +6,6 @@ on the same state. It takes no more memory than a task: an epoch that turns out 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -207,30 +206,24 @@ def columns_here(course: Course, sinks: Sequence[Sink], zone: str) -> dict[Sourc
 _UTC = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "+00:00")
 """Names of the zone in which expressions are computed in process."""
 
-_OF_TIME = re.compile(r"date|time|day|hour|minute|second|month|year|week|quarter|trunc|unix|cast|::", re.IGNORECASE)
-"""What an expression says that may depend on a zone."""
-
 
 def _needs_zone(node: Node, zone: str) -> str | None:
-    """Why a step may have another value in the zone of Spark's session than in UTC; None if it has not."""
-    if isinstance(node, SelectNode):
-        written = [str(each) for each in node.expressions]
-    elif isinstance(node, WhereNode):
-        written = [str(node.condition)]
-    else:
-        written = [node.pairs.condition] if isinstance(node, OperatorNode) and node.pairs is not None else []
-    clear = (node.columns if isinstance(node, OperatorNode) else node.inputs[0].columns) if written else node.columns
-    for text in written:
-        computes = not re.fullmatch(r"\s*(\*|[\w.`]+(\s+AS\s+[\w`]+)?)\s*", text, re.IGNORECASE)
-        if computes and (_OF_TIME.search(text) or any(_is_zoned(field.type) for field in clear)):
-            return f"{text!r} may depend on the session's time zone, {zone}, and in process it is UTC"
+    """Why a step has another value in the zone of Spark's session than in UTC; None if it has not."""
+    for text, sides in _written(node):
+        columns = node.columns if sides is not None else node.inputs[0].columns
+        if evaluate.goes_by_zone(text, columns, sides):
+            return f"{text!r} depends on the session's time zone, {zone}, and in process it is UTC"
     return None
 
 
-def _is_zoned(kind: pa.DataType) -> bool:
-    if pa.types.is_nested(kind):
-        return any(_is_zoned(kind.field(place).type) for place in range(kind.num_fields))
-    return bool(pa.types.is_timestamp(kind) and kind.tz is not None)
+def _written(node: Node) -> Iterator[tuple[str, evaluate.Sides | None]]:
+    """The expressions of a step; one over pairs, with what its names mean."""
+    if isinstance(node, SelectNode):
+        yield from ((text, None) for text in node.expressions)
+    elif isinstance(node, WhereNode):
+        yield node.condition, None
+    elif isinstance(node, OperatorNode) and node.pairs is not None:
+        yield node.pairs.condition, node.pairs.sides
 
 
 def _differs(node: Node) -> str | None:
