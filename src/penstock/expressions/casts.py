@@ -61,7 +61,9 @@ def cast(value: Value, to: str, *, safe: bool = False) -> Value:
             f"there. {_instead(value)}"
         )
     sure = value.sure and (to == "VARCHAR" or widened([value.kind, to]) == to)
-    return Value(sql, to, sure=sure, of=value if value.family == "integer" and to == "FLOAT" else None)
+    # What names no column Spark computes step by step before it leaves out the FLOAT.
+    of = value if value.family == "integer" and to == "FLOAT" and '"' in value.sql else None
+    return Value(sql, to, sure=sure, of=of)
 
 
 def goes_by_zone(value: Value, to: str) -> bool:

@@ -63,6 +63,8 @@ _WITH_OFFSET = re.compile(r":\d+(?:\.\d*)?\s*(?:Z|UTC|GMT|[+-]\d{1,2}(?::\d{1,2}
 """How a text ends that says its zone."""
 
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}
+_LARGEST = {"FLOAT": 3.4028234663852886e38, "DOUBLE": 1.7976931348623157e308}
+"""How wide integers are, and the largest numbers of other types."""
 
 _TYPES = {
     exp.DataType.Type.BOOLEAN: "BOOLEAN",
@@ -670,12 +672,22 @@ def _number(text: str) -> Value:
 
 def _suffixed(node: exp.Cast, sign: str = "") -> Value:
     """A number whose type is written behind it, as in ``100S``."""
-    digits, kind = f"{sign}{node.this.name}", _TYPES[node.to.this]
-    if kind not in INTEGERS:
-        return replace(_number(f"{float(digits)!r}"), kind=kind, sql=f"CAST('{digits}' AS {kind})")
-    if not -(2 ** (_BITS[kind] - 1)) <= int(digits) < 2 ** (_BITS[kind] - 1):
-        raise ConfigError(f"{digits}{node.meta[SUFFIX]} is beyond the numbers of a {Value('', kind).spark_type}.")
-    return Value(f"CAST({digits} AS {kind})", kind, number=digits, sure=True)
+    digits, suffix = f"{sign}{node.this.name}", str(node.meta[SUFFIX])
+    if suffix.upper() == "BD":
+        kind = decimal(len(digits.lstrip("-0")) or 1, 0)
+        if kind is None or not re.fullmatch(r"-?[\d.]+", digits):
+            raise ConfigError(f"{digits}{suffix} is not known in process. Write it without an exponent and suffix.")
+        return _number(digits) if "." in digits else Value(f"CAST({digits} AS {kind})", kind, sure=True)
+    kind = _TYPES[node.to.this]
+    if kind in INTEGERS:
+        fits = -(2 ** (_BITS[kind] - 1)) <= int(digits) < 2 ** (_BITS[kind] - 1)
+    else:
+        fits = abs(float(digits)) <= _LARGEST[kind]
+    if not fits:
+        raise ConfigError(f"{digits}{suffix} is beyond the numbers of a {Value('', kind).spark_type}.")
+    if kind in INTEGERS:
+        return Value(f"CAST({digits} AS {kind})", kind, number=digits, sure=True)
+    return Value(f"CAST('{digits}' AS {kind})", kind, sure=True)
 
 
 def _kinds_of(values: Sequence[Value]) -> list[str]:

@@ -25,7 +25,7 @@ SUFFIX = "suffix"
 def _double_colon(parser: Any, this: Any, to: Any) -> Any:
     """A cast, or a number with a suffix, of which the tokenizer makes one."""
     cast = parser.build_cast(strict=parser.STRICT_CAST, this=this, to=to)
-    if parser._prev.text.upper() in ("Y", "S", "L", "F", "D"):
+    if parser._prev.text.upper() in ("Y", "S", "L", "F", "D", "BD"):
         cast.meta[SUFFIX] = parser._prev.text
     return cast
 
