@@ -75,7 +75,8 @@ def _rows(seed: str) -> pa.Table:
 
     def decimals(digits: int, scale: int) -> pa.Array:
         most = 10**digits - 1
-        edges = [0, 1, -1, most, -most, 5, 15, 25, -5, min(most, 10**scale), min(most, 10**scale * 5 // 2)]
+        some = [0, 1, -1, most, -most, 5, 15, 25, -5, 10**scale, 10**scale * 5 // 2]
+        edges = [number for number in some if abs(number) <= most]
         return column(
             pa.decimal128(digits, scale),
             lambda: Decimal(_either(rng, edges, lambda: _up_to(rng, most))).scaleb(-scale, _WIDE),
