@@ -73,12 +73,14 @@ class Feed:
     folder: Path
     schema: pa.Schema
     count: int = 0
+    group: int | None = None
+    """Rows of a row group; all of a file, unless given."""
 
     def add(self, rows: pa.Table) -> None:
         """One more epoch's rows."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{self.count:05d}.parquet"
-        pq.write_table(rows.cast(self.schema), path)
+        pq.write_table(rows.cast(self.schema), path, row_group_size=self.group)
         os.utime(path, (1_600_000_000 + self.count, 1_600_000_000 + self.count))
         self.count += 1
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.oracle import lookup as lookups
 from tests.oracle import window_join as oracle
 from tests.spark.conftest import Feed
 from tests.spark.drivers.job import NAMES
+from tests.spark.drivers.stepped import PARTS
 from tests.streams import COLUMNS, table
 
 ROOT = Path(__file__).parents[3]
@@ -26,38 +28,65 @@ PATIENCE = 600
 """Seconds to wait for what a busy machine takes one or two minutes for."""
 
 
-class Streams:
-    """Both folders of the job, disordered but never late, and what must come out of them."""
+DELAY = 20
+"""How far rows may be behind the latest one of their source."""
 
-    def __init__(self, folder: Path, epochs: int, seed: int = 7) -> None:
+
+class Streams:
+    """Both folders of the job, disordered, and what must come out of them; some rows of each epoch may be late."""
+
+    def __init__(self, folder: Path, epochs: int, seed: int = 7, late: int = 0) -> None:
         self._rng = np.random.default_rng(seed)
-        self._feeds = [Feed(folder / name, COLUMNS) for name in ("left", "right")]
+        self._late = late
+        self.expected_late: Counter[tuple] = Counter()
+        """The rows that come too late: (source, id)."""
+        self._tops = [-(10**9)] * 2
+        """The latest time of each source."""
+        # Several row groups, so that several tasks have something to read.
+        self._feeds = [Feed(folder / name, COLUMNS, group=20) for name in ("left", "right")]
         self._rows: list[list[dict[str, Any]]] = [[], []]
         self._ledger = folder / "checkpoint" / "ledger"
         self.grow(epochs)
 
     @property
+    def done(self) -> int:
+        """The last epoch that the job has committed."""
+        return max((int(path.stem) for path in self._ledger.glob("*.json")), default=-1)
+
+    @property
     def waiting(self) -> int:
-        """Epochs that the job has not committed."""
-        done = max((int(path.stem) for path in self._ledger.glob("*.json")), default=-1)
-        return self._feeds[0].count - done - 1
+        """Epochs that it has not."""
+        return self._feeds[0].count - self.done - 1
 
     def grow(self, epochs: int, rows: int = 60) -> None:
         """Some more epochs of rows."""
         for _ in range(epochs):
             for port, feed in enumerate(self._feeds):
                 times = feed.count * 20 + self._rng.integers(0, 20, rows)
+                times[: self._late] -= self._rng.integers(20, 60, self._late)
                 keys = self._rng.integers(0, 12, rows)
                 made = [
                     {"k": None if k == 11 else int(k), "t": int(t), "id": port * 10**6 + feed.count * rows + n}
                     for n, (k, t) in enumerate(zip(keys, times, strict=True))
                 ]
                 feed.add(table(made))
-                self._rows[port] += made
+                self._rows[port] += [row for row in made if row["t"] >= self._tops[port] - DELAY]
+                late = (row for row in made if row["t"] < self._tops[port] - DELAY)
+                self.expected_late.update((feed.folder.name, row["id"]) for row in late)
+                self._tops[port] = max(self._tops[port], *times.tolist())
 
     def expected(self) -> Counter[tuple]:
         """The join of everything there is."""
         return oracle.window_join(*self._rows, near=oracle.band(-30, 30), how="left")
+
+    def expected_chain(self) -> Counter[tuple]:
+        """Windows over the inner join of what is nearest: (key, end, count, largest id)."""
+        near = oracle.window_join(*self._rows, near=oracle.band(-5, 5), how="inner")
+        rows = {row["id"]: row for row in self._rows[0]}
+        held: dict[tuple[Any, int], list[int]] = {}
+        for left, _ in near.elements():
+            held.setdefault((rows[left]["k"], rows[left]["t"] // 40 * 40 + 40), []).append(left)
+        return Counter((k, end, len(ids), max(ids)) for (k, end), ids in held.items())
 
     def expected_names(self) -> Counter[tuple]:
         """The names of everything on the left: (id, name)."""
@@ -79,10 +108,15 @@ def names(folder: Path) -> Counter[tuple]:
     return Counter(duckdb.sql(f"SELECT id, name FROM '{folder}/names/epoch=*/*.parquet'").fetchall())
 
 
-def windows(folder: Path) -> Counter[tuple]:
+def windows(folder: Path, name: str = "windows") -> Counter[tuple]:
     """The windows that came out."""
-    query = f"SELECT k, window_end, n, most FROM '{folder}/windows/epoch=*/*.parquet'"
+    query = f"SELECT k, window_end, n, most FROM '{folder}/{name}/epoch=*/*.parquet'"
     return Counter(duckdb.sql(query).fetchall())
+
+
+def late(folder: Path) -> Counter[tuple]:
+    """The rows that came too late, as (source, id)."""
+    return Counter(duckdb.sql(f"SELECT late_source, id FROM '{folder}/late/epoch=*/*.parquet'").fetchall())
 
 
 def results(folder: Path) -> Counter[tuple]:
@@ -90,14 +124,30 @@ def results(folder: Path) -> Counter[tuple]:
     return Counter(duckdb.sql(f"SELECT id, id_right FROM '{folder}/out/epoch=*/*.parquet'").fetchall())
 
 
+def check_steps(folder: Path, streams: Streams, parts: Sequence[str] = PARTS) -> None:
+    """Everything that the job of `stepped` writes is what it must be, and nothing else is in its folders."""
+    if "out" in parts:
+        assert results(folder) == streams.expected()
+        assert late(folder) == streams.expected_late
+    if "chained" in parts:
+        assert windows(folder, "chained") == streams.expected_chain()
+    if "names" in parts:
+        assert names(folder) == streams.expected_names()
+    for sink in [*parts, *(["late"] if "out" in parts else [])]:
+        assert all(path.name.startswith("epoch=") for path in (folder / sink).iterdir() if path.name != "_staging")
+        assert not list((folder / sink).glob("_staging/*")), "what attempts left behind was not swept"
+
+
 class Job:
     """The job at work in a process group of its own, and what it has printed."""
 
-    def __init__(self, folder: Path, *arguments: str, log: str = "job.log", **environment: str) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, program: str = "job", log: str = "job.log", **environment: str
+    ) -> None:
         self.lines: list[str] = []
         self._log = (folder / log).open("ab")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.drivers.job", str(folder), *arguments],
+            [sys.executable, "-m", f"tests.spark.drivers.{program}", str(folder), *arguments],
             cwd=ROOT,
             env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"} | environment,
             stdout=subprocess.PIPE,

@@ -1,0 +1,103 @@
+"""A flow as a program of its own, for tests that kill it at a named step of an epoch (`steps`).
+
+    python -m tests.spark.drivers.stepped FOLDER [--master URL] [--sources KIND] [--place PLACE] [--parts NAMES]
+
+It joins two folders, with an outlet for late rows (part `out`), joins and then windows them (`chained`), and looks rows
+up (`names`), all into Parquet, to its end. Sources are DataFrames (`frames`), files that Arrow reads (`files`), or one
+of each (`mixed`). Prints ``ready`` when epochs begin, ``epoch n`` after each, and ``done`` at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Collection
+from pathlib import Path
+
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+from pyspark.sql import SparkSession
+
+import penstock as pk
+from penstock.operators.lookup import HybridJoin, Stages
+from penstock.spark.place import Placement
+from tests.spark.conftest import QUICK_JVM, Feed
+from tests.spark.drivers.job import METHODS, NAMES
+from tests.spark.drivers.steps import CRASH, SECOND, STRAGGLERS, watch
+from tests.streams import COLUMNS
+
+ROOT = Path(__file__).parents[3]
+
+KINDS = {"frames": (), "mixed": ("right",), "files": ("left", "right")}
+"""Which sources Arrow reads."""
+
+
+PARTS = ("out", "chained", "names")
+
+
+def main(folder: Path, master: str, kind: str, place: str, parts: Collection[str], settings: list[str]) -> None:
+    builder = SparkSession.builder.master(master).appName("penstock-steps").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.log.level", "OFF")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    builder = builder.config("spark.executor.memory", "512m").config("spark.executor.cores", "1")
+    for side in ("driver", "executor"):
+        builder = builder.config(f"spark.{side}.extraJavaOptions", QUICK_JVM)
+    for name in (CRASH, STRAGGLERS):
+        builder = builder.config(f"spark.executorEnv.{name}", os.environ.get(name, ""))
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    builder = builder.config("spark.executorEnv.PYTHONPATH", os.pathsep.join(paths))
+    for setting in settings:
+        builder = builder.config(*setting.split("=", 1))
+    spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+    watch(folder, spark.sparkContext._gateway.proc.pid)
+    Placement.choose = lambda self, size: (self.at_most(place), "said")  # type: ignore[method-assign, arg-type]
+    log = logging.getLogger("penstock")
+    log.setLevel("INFO")
+    log.addHandler(_Tell())
+    print("ready", flush=True)
+    build(spark, folder, kind, parts).run()
+    print("done", flush=True)
+    spark.stop()
+
+
+def build(spark: SparkSession, folder: Path, kind: str, parts: Collection[str]) -> pk.Flow:
+    """The flow. What comes out when depends on the order of rows in all its parts but the first."""
+    flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory="64 MB")
+    left, right = (_source(flow, Feed(folder / name, COLUMNS), name, kind) for name in ("left", "right"))
+    if "out" in parts:
+        joined = left.join(right, on="k", within=pk.band(30, 30), how="left", name="joined")
+        joined.select("id", "id_right").to_parquet(str(folder / "out"))
+        joined.late.to_parquet(str(folder / "late"))
+    if "chained" in parts:
+        near = left.join(right, on="k", within=pk.band(5, 5), time="left", method=METHODS["ewj"], name="near")
+        chained = near.window(range=40).by("k").agg(n=pk.count(), most=pk.max("id"), name=SECOND)
+        chained.to_parquet(str(folder / "chained"))
+    if "names" in parts:
+        table, waiting = spark.createDataFrame(NAMES), Stages(HybridJoin(slots=25))
+        left.lookup(table, on="k", how="left", method=waiting, name="names").to_parquet(str(folder / "names"))
+    return flow
+
+
+def _source(flow: pk.Flow, feed: Feed, name: str, kind: str) -> pk.Stream:
+    if name in KINDS[kind]:
+        return flow.parquet(feed.folder, time="t", progress=pk.bounded_delay(20), name=name, max_files=1)
+    return flow.source(feed.stream(flow.spark), time="t", progress=pk.bounded_delay(20), name=name)
+
+
+class _Tell(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        print(record.getMessage().partition(":")[0], flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--master", default="local[2,8]")
+    parser.add_argument("--sources", choices=KINDS, default="files")
+    parser.add_argument("--place", choices=("driver", "tasks", "spark"), default="tasks")
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--set", action="append", default=[], help="a setting of Spark, NAME=VALUE")
+    told = parser.parse_args()
+    main(told.folder, told.master, told.sources, told.place, told.parts.split(","), told.set)

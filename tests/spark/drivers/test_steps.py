@@ -1,0 +1,105 @@
+"""Drivers, their JVMs and their workers die at each named step of an epoch: nothing is lost, and nothing comes twice.
+
+After each crash the flow goes on on other cores, and some rerun the epoch with other kinds of sources than it was
+planned for.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.spark.drivers.killing import PATIENCE, Job, Streams, check_steps
+from tests.spark.drivers.stepped import PARTS
+from tests.spark.drivers.steps import CRASH, READING, RENAMED, STAGED, STEPS, SWEEPING, WRITTEN
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+Crash = tuple[str, str, str, str]
+"""A step, who dies there, the sources, and the place."""
+
+PLACES = {
+    "frames": ("driver", "spark"),
+    "mixed": ("driver", "spark"),
+    "files": ("driver", "tasks", "spark"),
+}
+"""Where epochs of each kind of source can run."""
+
+IN_TASKS = (STAGED, WRITTEN)
+
+CHOSEN: Sequence[Crash] = [(WRITTEN, "driver", "files", "tasks"), (RENAMED, "jvm", "frames", "spark")]
+"""Crashes that leave a file that nobody was told of, and an epoch's folder that is not committed."""
+
+DEATHS = (f"{READING}:{{}}:worker", f"{STAGED}:{{}}:worker", f"{WRITTEN}:{{}}:worker", f"{WRITTEN}:{{}}:task")
+"""What happens to tasks of one epoch: Spark runs each again, in the same JVM."""
+
+
+def every_step(victim: str, kind: str, place: str) -> list[Crash]:
+    steps = [step for step in STEPS if place != "driver" or step not in IN_TASKS]
+    return [(step, victim, kind, place) for step in steps]
+
+
+def any_crashes(seed: int, count: int = 8) -> list[Crash]:
+    draw, crashes = random.Random(seed), []
+    while len(crashes) < count:
+        kind = draw.choice(list(PLACES))
+        place = draw.choice(PLACES[kind])
+        step = draw.choice([step for step in STEPS if place != "driver" or step not in IN_TASKS])
+        crashes.append((step, draw.choice(("driver", "jvm")), kind, place))
+    return crashes
+
+
+CHAINS = [
+    pytest.param(CHOSEN, ["out"], id="chosen"),
+    *(
+        pytest.param(every_step(victim, kind, place), PARTS, id=f"{victim}-{kind}-{place}", marks=pytest.mark.deep)
+        for kind, places in PLACES.items()
+        for place in places
+        for victim in ("driver", "jvm")
+    ),
+    *(pytest.param(any_crashes(seed), PARTS, id=f"drawn-{seed}", marks=pytest.mark.deep) for seed in range(4)),
+]
+
+
+@pytest.mark.parametrize(("crashes", "parts"), CHAINS)
+def test_drivers_and_tasks_that_die_at_a_step_of_an_epoch_change_nothing(crashes, parts, tmp_path):
+    streams = Streams(tmp_path, epochs=0, late=3)
+    for number, (step, victim, kind, place) in enumerate(crashes):
+        # In the first or second epoch of a process; old files are swept later.
+        epoch = streams.done + (3 if step == SWEEPING else 1 + number % 2)
+        streams.grow(max(0, epoch - streams.done - streams.waiting), rows=40)
+        job = start(tmp_path, kind, place, 1 + 2 * (number % 2), parts, f"{step}:{epoch}:{victim}")
+        ended_with = job.process.wait(PATIENCE)
+        told = f"{step} of epoch {epoch}: {job.lines} {(tmp_path / 'job.log').read_text()[-2000:]}"
+        assert (tmp_path / f"crashed-{step}-{epoch}-{victim}").exists(), told
+        assert ended_with == -signal.SIGKILL if victim == "driver" else ended_with > 0, told
+        job.kill()
+    run_to_its_end(tmp_path, streams, "files", "tasks", 1 + 2 * (len(crashes) % 2), parts)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(("kind", "place"), [("files", "spark"), ("frames", "spark"), ("mixed", "spark")])
+def test_tasks_that_die_are_run_again_and_nothing_changes(kind, place, tmp_path):
+    streams = Streams(tmp_path, epochs=3, late=3)
+    run_to_its_end(tmp_path, streams, kind, place, 2, PARTS)
+
+
+def run_to_its_end(folder: Path, streams: Streams, kind: str, place: str, cores: int, parts: Sequence[str]) -> None:
+    """Run all that is left, while tasks of the next epoch die, and look at what came out."""
+    streams.grow(max(0, 2 - streams.waiting), rows=40)
+    deaths = [death.format(streams.done + 1) for death in DEATHS]
+    job = start(folder, kind, place, cores, parts, *deaths)
+    assert job.wait_for("done"), (folder / "job.log").read_text()[-3000:]
+    job.process.wait(60)
+    for death in deaths:
+        assert (folder / f"crashed-{death.replace(':', '-')}").exists(), death
+    check_steps(folder, streams, parts)
+
+
+def start(folder: Path, kind: str, place: str, cores: int, parts: Sequence[str], *crashes: str) -> Job:
+    asked = ["--master", f"local[{cores},8]", "--sources", kind, "--place", place, "--parts", ",".join(parts)]
+    return Job(folder, *asked, program="stepped", **{CRASH: ";".join([str(folder), *crashes])})
