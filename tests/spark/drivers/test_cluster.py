@@ -7,12 +7,14 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
 import pytest
 
+from tests.spark.conftest import QUICK_JVM
 from tests.spark.drivers.killing import Job, Streams, names, results, windows
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -29,9 +31,17 @@ def free_port() -> int:
 @pytest.fixture
 def cluster(tmp_path) -> Iterator[str]:
     """A master and two workers of one core each, from the pip wheel."""
+    with cluster_of(["127.0.0.1", "127.0.0.1"], tmp_path) as master:
+        yield master
+
+
+@contextmanager
+def cluster_of(hosts: Sequence[str], tmp_path: Path) -> Iterator[str]:
+    """A master, and a worker of one core on each host."""
     port = free_port()
     master = f"spark://127.0.0.1:{port}"
     env = os.environ | {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(tmp_path / "w")}
+    env |= {"SPARK_DAEMON_JAVA_OPTS": QUICK_JVM, "SPARK_DAEMON_MEMORY": "256m"}
     started: list[subprocess.Popen[bytes]] = []
 
     def start(kind: str, *arguments: str) -> None:
@@ -41,12 +51,14 @@ def cluster(tmp_path) -> Iterator[str]:
 
     start("master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
     wait_for_port(port)
-    for _ in range(2):
-        start("worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0", master)
-    yield master
-    for process in started:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    for host in hosts:
+        start("worker.Worker", "--host", host, "--cores", "1", "--memory", "1g", "--webui-port", "0", master)
+    try:
+        yield master
+    finally:
+        for process in started:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def wait_for_port(port: int) -> None:
