@@ -410,6 +410,19 @@ def test_what_a_second_attempt_of_a_task_says_replaces_what_the_first_said(check
     assert not list((folder(checkpoint) / "staged").iterdir())
 
 
+def test_of_several_runs_of_a_task_the_one_that_counts_is_read(checkpoint):
+    attempt = "00000007-0123abcd"
+    for name in ("0123456789ab", "ba9876543210"):
+        checkpoint.stage(attempt, "join0", 0, {"run": name}, State(), name)
+    for name in ("0123456789ab", "ba9876543210"):
+        (found,) = checkpoint.staged(attempt, "join0", 1, {0: name})
+        assert found["run"] == name
+    with pytest.raises(StateError, match="did not report"):
+        checkpoint.staged(attempt, "join0", 1, {})
+    checkpoint.forget(attempt, ["join0"])
+    assert not list((folder(checkpoint) / "staged").iterdir())
+
+
 def test_a_draft_that_a_crash_left_behind_is_not_a_ledger(checkpoint):
     checkpoint.commit(ledger_of(0))
     (folder(checkpoint) / "ledger" / "00000001.json.draft").write_text('{"epo')

@@ -263,6 +263,11 @@ class Operator(abc.ABC):
         return {}
 
     @property
+    def defers(self) -> bool:
+        """Whether results may be put off to a later epoch, and which are may depend on the order of arrivals."""
+        return False
+
+    @property
     def held_kinds(self) -> frozenset[int]:
         """The kinds of pages with rows that have yet to be answered, if rows may wait over epochs."""
         return frozenset()

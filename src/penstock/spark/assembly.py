@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +19,7 @@ from penstock.spark.arrivals import Inlet
 from penstock.spark.experience import Experience
 from penstock.spark.file_stream import FileStream
 from penstock.spark.layout import Layout, lay_out
+from penstock.spark.runs import Runs
 from penstock.spark.schemas import Schemas
 from penstock.spark.source_rows import SourceRows
 from penstock.spark.task import ShardTask, packed
@@ -39,6 +41,7 @@ class Assembly:
     experience: Experience
     in_process: bool
     """Whether all stateless steps can run where Arrow has the rows."""
+    runs: Runs
 
     @classmethod
     def of(
@@ -53,7 +56,8 @@ class Assembly:
         schemas = Schemas()
         rows = SourceRows.of(columns or {source: source.columns for source in course.sources})
         layout = lay_out(sinks, course.operators, schemas, rows)
-        return cls(spark, sinks, checkpoint, course, schemas, rows, layout, Experience(), columns is not None)
+        runs = Runs.on(spark.sparkContext)
+        return cls(spark, sinks, checkpoint, course, schemas, rows, layout, Experience(), columns is not None, runs)
 
     @property
     def frames(self) -> list[SourceNode]:
@@ -133,7 +137,12 @@ class Assembly:
             attempt=attempt,
             roll_call=roll_call,
             blobs=blobs,
+            runs=self.runs,
         )
+
+    def staged(self, node: OperatorNode, attempt: str, shards: int) -> list[dict[str, Any]]:
+        """What every shard of an operator has become in an attempt, by the runs whose results Spark took."""
+        return self.checkpoint.staged(attempt, node.name, shards, self.runs.of(attempt, node.name))
 
 
 def _name(source: SourceNode) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time as clock
 import uuid
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,7 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.core.errors import BudgetError, CheckpointError
+from penstock.core.errors import BudgetError, CheckpointError, FlowError
 from penstock.core.files import InputFile
 from penstock.core.master import TableSource
 from penstock.core.operator import State
@@ -31,6 +32,11 @@ from penstock.spark.tasks import EpochTasks
 from penstock.storage.files import sync_tree
 from penstock.storage.scans import size_of
 from penstock.storage.versioned import Checkpoint, Ledger, Plan, state_from_json
+
+log = logging.getLogger("penstock")
+
+_ATTEMPTS = 3
+"""How often an epoch is tried while Spark loses results."""
 
 _NO_ROOM = "it needs more than the memory of one task"
 """Why an epoch that was begun where the driver is ran elsewhere."""
@@ -55,7 +61,6 @@ class Engine:
         self.placement = self._placement(why_not)
         self._rows = 0
         """How many rows the last epoch had."""
-        self._run_id = uuid.uuid4().hex[:8]
         self._old: Ledger | None = None
         self.trigger: float | None = None
         """Seconds from one epoch to the next, if they are given."""
@@ -147,8 +152,25 @@ class Engine:
     def _attempt(
         self, plan: Plan, batch: DataFrame | None, files: Mapping[SourceNode, Sequence[InputFile]]
     ) -> tuple[Place, EpochFrames | EpochHere, dict[str, Counted]]:
+        """Run what is planned, again if Spark has run a part of it again: what then came out may not fit together."""
+        for _ in range(_ATTEMPTS):
+            ran, frames, seen = self._once(plan, batch, files)
+            repeated = [
+                node.name
+                for node in self.course.operators
+                if self.course.config(node, plan).defers and self.assembly.runs.repeated(frames.attempt, node.name)
+            ]
+            if not repeated:
+                return ran, frames, seen
+            log.warning("Epoch %d begins again: Spark lost results of %s.", plan.epoch, ", ".join(repeated))
+            self._forget(frames.attempt)
+        raise FlowError.in_epoch(plan.epoch, "Spark", f"results of {', '.join(repeated)} were lost {_ATTEMPTS} times")
+
+    def _once(
+        self, plan: Plan, batch: DataFrame | None, files: Mapping[SourceNode, Sequence[InputFile]]
+    ) -> tuple[Place, EpochFrames | EpochHere, dict[str, Counted]]:
         """Run what is planned where it is planned; with tasks if it takes too much memory where the driver is."""
-        attempt = f"{plan.epoch:08d}-{self._run_id}"
+        attempt = _new_attempt(plan)
         place = self.placement.at_most(plan.place)
         if place == "driver":
             here = EpochHere(self.assembly, plan, attempt, files)
@@ -156,8 +178,8 @@ class Engine:
                 return place, here, here.deliver(batch)
             except BudgetError:
                 self.placement.did_not_fit()
-                self.checkpoint.forget(attempt, [node.name for node in self.course.operators])
-                place = self.placement.elsewhere
+                self._forget(attempt)
+                attempt, place = _new_attempt(plan), self.placement.elsewhere
         if place == "tasks":
             tasks = EpochTasks(self.assembly, plan, attempt, files)
             return place, tasks, tasks.deliver(batch)
@@ -199,7 +221,7 @@ class Engine:
         reports: dict[str, OperatorReport] = {}
         for node in self.course.operators:
             name = node.name
-            staged = self.checkpoint.staged(frames.attempt, name, plan.shards)
+            staged = self.assembly.staged(node, frames.attempt, plan.shards)
             states[name] = tuple(state_from_json(each.pop("state")) for each in staged)
             records = [ShardRecord.from_json(each) for each in staged]
             reports[name] = self.course.report(node, plan, frames.tracks, records, states[name])
@@ -209,13 +231,21 @@ class Engine:
 
     def _clean(self, ledger: Ledger, attempt: str) -> None:
         """Drop the pages that only the version before the last needed."""
-        names = [node.name for node in self.course.operators]
         if self._old is not None:
-            for name in names:
+            for name in (node.name for node in self.course.operators):
                 gone = self._old.names(name) - self.ledger.names(name) - ledger.names(name)
                 self.checkpoint.drop(name, gone)
-        self.checkpoint.forget(attempt, names)
+        self._forget(attempt)
+        self.assembly.runs.forget()
         self._old, self.course.ledger = self.ledger, ledger
+
+    def _forget(self, attempt: str) -> None:
+        self.checkpoint.forget(attempt, [node.name for node in self.course.operators])
+
+
+def _new_attempt(plan: Plan) -> str:
+    """A name for an attempt at an epoch: what others have left is none of its business."""
+    return f"{plan.epoch:08d}-{uuid.uuid4().hex[:8]}"
 
 
 def _size(file: InputFile) -> int:

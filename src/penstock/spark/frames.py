@@ -302,7 +302,7 @@ class EpochFrames:
         for node in (node for node in self._course.operators if node.config.finds_late):
             if node not in self._results:
                 run(self._operate(node, rows))
-            records = self._flow.checkpoint.staged(self.attempt, node.name, self._plan.shards)
+            records = self._flow.staged(node, self.attempt, self._plan.shards)
             late = added_up(record["counts"] for record in records)["late"]
             source = guarded_by(node).name
             counted[source] = replace(counted[source], turned_away=late)

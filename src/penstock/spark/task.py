@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import time as clock
+import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ from penstock.runtime.records import ShardRecord
 from penstock.runtime.shard import PortBounds, run, settled
 from penstock.spark.allocator import TrimmedBudget, give_back, return_what_is_freed
 from penstock.spark.arrivals import Arrivals, Inlet, Pieces, given
+from penstock.spark.runs import Run, Runs
 from penstock.spark.work import Work
 from penstock.storage.files import FilePages
 from penstock.storage.versioned import Checkpoint
@@ -66,6 +68,8 @@ class ShardTask:
     """Whether each shard got a row that tells it which it is: its task's number does not if its stage has others."""
     blobs: bool = False
     """Whether rows come in blobs."""
+    runs: Runs | None = None
+    """Where a run of a shard is told that Spark may repeat."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the shard."""
@@ -128,7 +132,10 @@ class ShardTask:
             bytes_read=store.bytes_read + work.spooled,
             bytes_written=store.bytes_written + work.spooled,
         )
-        checkpoint.stage(self.attempt, self.operator, shard, record.to_json(), state)
+        name = "" if self.runs is None else uuid.uuid4().hex[:12]
+        checkpoint.stage(self.attempt, self.operator, shard, record.to_json(), state, name)
+        if self.runs is not None:
+            self.runs.tell(Run(self.attempt, self.operator, shard, name))
 
     def _called(self, batches: Iterator[pa.RecordBatch]) -> tuple[int, Iterator[pa.RecordBatch]]:
         first = next(batches)

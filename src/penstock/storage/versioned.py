@@ -51,7 +51,7 @@ _KEPT = 2
 """Versions whose pages are kept: the committed one, and the one before, which straggling tasks may still read."""
 
 _ATTEMPT = re.compile(r"(\d{8,})-[0-9a-f]{8}")
-_STAGED = r"-\d{5,}\.json(\.[0-9a-f]{12}\.draft)?"
+_STAGED = r"-\d{5,}(-[0-9a-f]{12})?\.json(\.[0-9a-f]{12}\.draft)?"
 _RECORD = re.compile(r"(\d{8,})\.json")
 _HALF = re.compile(r"(?:plan|ledger)/(\d{8,})\.json\.[0-9a-f]{12}\.draft")
 _DRAFT = re.compile(r"flow\.json\.[0-9a-f]{12}\.draft")
@@ -234,18 +234,23 @@ class Checkpoint:
         """The folder of an operator's pages."""
         return f"{self.uri}/state/{operator}"
 
-    def stage(self, attempt: str, operator: str, shard: int, record: Mapping[str, Any], state: State) -> None:
-        """Say what a shard has become; a later attempt of the same task says it again.
+    def stage(
+        self, attempt: str, operator: str, shard: int, record: Mapping[str, Any], state: State, run: str = ""
+    ) -> None:
+        """Say what a shard has become; `run` tells runs of the same task apart, which otherwise replace each other.
 
         A power cut may lose it: only the attempt that it is for ever reads it.
         """
-        self.records.write_parts(f"staged/{attempt}/{operator}-{shard:05d}.json", _in_parts(record, state))
+        self.records.write_parts(_staged(attempt, operator, shard, run), _in_parts(record, state))
 
-    def staged(self, attempt: str, operator: str, shards: int) -> list[dict[str, Any]]:
-        """What every shard of an operator has become in this attempt; each record has its ``state``."""
+    def staged(
+        self, attempt: str, operator: str, shards: int, runs: Mapping[int, str] | None = None
+    ) -> list[dict[str, Any]]:
+        """What every shard of an operator has become in this attempt, by the run that counts; with its ``state``."""
         records = []
         for shard in range(shards):
-            record = self.records.read(f"staged/{attempt}/{operator}-{shard:05d}.json")
+            run = "" if runs is None else runs.get(shard)
+            record = None if run is None else self.records.read(_staged(attempt, operator, shard, run))
             if record is None:
                 raise StateError(
                     f"Shard {shard} of {operator} did not report for {attempt}: its task never ran to its end. "
@@ -438,6 +443,10 @@ def _written_until(epoch: int, name: str) -> bool:
     """Whether a file is a page, finished or not, that `epoch` or one before it wrote."""
     written = page_epoch(name)
     return written is not None and written <= epoch
+
+
+def _staged(attempt: str, operator: str, shard: int, run: str) -> str:
+    return f"staged/{attempt}/{operator}-{shard:05d}{run and f'-{run}'}.json"
 
 
 def _in_parts(record: Mapping[str, Any], state: State) -> Iterator[str]:
