@@ -103,6 +103,20 @@ def test_an_epoch_that_is_run_again_replaces_what_its_first_attempt_wrote(spark,
     assert multiset(rows.select(["t", "t_right"])) == Counter((one["t"], other["t"]) for one, other in pairs())
 
 
+def test_what_a_dead_driver_left_beside_the_results_goes_at_the_next_start(spark, tmp_path, place):
+    flow, left, right = streams(spark, tmp_path, place)
+    left.join(right, on="k", within=pk.band(before=3, after=3)).to_parquet(f"{tmp_path}/out")
+    flow.run(end=False)
+    staging = tmp_path / "out" / "_staging"
+    for name in ("tasks=0", "tasks=1", "epoch=1", "mine"):
+        (staging / name).mkdir(parents=True)
+        (staging / name / "0123.parquet").touch()
+    flow, left, right = streams(spark, tmp_path, place)
+    left.join(right, on="k", within=pk.band(before=3, after=3)).to_parquet(f"{tmp_path}/out")
+    flow.run()
+    assert [path.name for path in staging.iterdir()] == ["mine"]
+
+
 def test_the_first_epoch_leaves_the_schema_if_it_has_no_rows(spark, tmp_path, place):
     flow, left, right = streams(spark, tmp_path, place)
     left.join(right, on="k", within=pk.band(before=3, after=3), where="l.t > 9999").to_parquet(f"{tmp_path}/out")

@@ -26,6 +26,7 @@ from penstock.spark.query import SparkQuery
 from penstock.spark.restarts import Start
 from penstock.spark.schemas import Schemas, select, steps_of
 from penstock.spark.session import create_file, file_system, names_in
+from penstock.spark.sinks import sweep
 from penstock.spark.tables import FrameTable, read_table_on_spark
 from penstock.spark.types import arrow_columns
 from penstock.spark.use import CheckpointUse
@@ -162,6 +163,7 @@ class SparkFlow(Flow):
         start = Start.of(self._sources, engine.assembly.scanned, engine.course.operators)
         start.follow(checkpoint, self._configs)
         checkpoint.vacuum()
+        sweep(self._sinks)
         return engine
 
     def _fingerprint(self) -> dict[str, Any]:

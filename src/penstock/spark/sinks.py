@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +21,9 @@ from penstock.spark.session import file_system
 from penstock.spark.types import arrow_columns
 from penstock.storage.files import is_local, local_path, sync_tree, whole_path
 from penstock.storage.scans import as_type
+
+_STAGED = re.compile(r"(epoch|tasks)=\d+")
+"""What is written of an epoch before it gets its name, and by tasks."""
 
 
 def deliver(sink: Sink, rows: DataFrame, epoch: int) -> None:
@@ -66,6 +70,14 @@ def writes_here(sink: Sink) -> bool:
     return isinstance(sink, ParquetSink) and is_local(sink.path)
 
 
+def sweep(sinks: Iterable[Sink]) -> None:
+    """Delete what attempts that died, and tasks that outlived them, left beside the results of local Parquet sinks."""
+    for sink in sinks:
+        if isinstance(sink, ParquetSink) and writes_here(sink) and os.path.isdir(staging := f"{_path(sink)}/_staging"):
+            for name in filter(_STAGED.fullmatch, os.listdir(staging)):
+                shutil.rmtree(f"{staging}/{name}", ignore_errors=True)
+
+
 def deliver_written(
     sink: Sink, write: Callable[[str], Sequence[tuple[str, int]]], columns: pa.Schema, epoch: int
 ) -> int:
@@ -106,7 +118,7 @@ class _Staged:
     def __init__(self, sink: Sink, epoch: int) -> None:
         if not isinstance(sink, ParquetSink):
             raise TypeError(sink)
-        path = whole_path(local_path(sink.path) or sink.path)
+        path = _path(sink)
         self.folder, self.by_tasks = f"{path}/_staging/epoch={epoch}", f"{path}/_staging/tasks={epoch}"
         self._final = f"{path}/epoch={epoch}"
         self._epoch = epoch
@@ -128,6 +140,10 @@ class _Staged:
     def _clear(self) -> None:
         for folder in (self.folder, self.by_tasks):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _path(sink: ParquetSink) -> str:
+    return whole_path(local_path(sink.path) or sink.path)
 
 
 def _write(sink: Sink, rows: DataFrame, epoch: int) -> None:
