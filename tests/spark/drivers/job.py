@@ -56,7 +56,7 @@ def main(folder: Path, master: str, shards: int | None, method: str, places: int
         builder = builder.config(f"spark.{side}.extraJavaOptions", QUICK_JVM)
     spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.task.maxFailures", "8").getOrCreate()
     flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory="64 MB", shards=shards)
-    left, right = (_source(flow, Feed(folder / name, COLUMNS), name, places is not None) for name in ("left", "right"))
+    left, right = (source(flow, Feed(folder / name, COLUMNS), name, places is not None) for name in ("left", "right"))
     if places is not None:
         draw = Random(places)
         Placement.choose = lambda self, nbytes: (draw.choice(("driver", "driver", "tasks", "spark")), "drawn")  # type: ignore[method-assign]
@@ -68,20 +68,23 @@ def main(folder: Path, master: str, shards: int | None, method: str, places: int
     names.to_parquet(str(folder / "names"))
     log = logging.getLogger("penstock")
     log.setLevel("INFO")
-    log.addHandler(_Tell())
+    log.addHandler(Tell())
     print("ready", flush=True)
     flow.run()
     print("done", flush=True)
     spark.stop()
 
 
-def _source(flow: pk.Flow, feed: Feed, name: str, files: bool) -> pk.Stream:
+def source(flow: pk.Flow, feed: Feed, name: str, files: bool) -> pk.Stream:
+    """The rows of a feed, read by Arrow or as a DataFrame."""
     if files:
         return flow.parquet(feed.folder, time="t", progress=pk.bounded_delay(20), name=name, max_files=1)
     return flow.source(feed.stream(flow.spark), time="t", progress=pk.bounded_delay(20), name=name)
 
 
-class _Tell(logging.Handler):
+class Tell(logging.Handler):
+    """Prints which epochs are committed."""
+
     def emit(self, record: logging.LogRecord) -> None:
         print(record.getMessage().partition(":")[0], flush=True)
 

@@ -24,7 +24,7 @@ import penstock as pk
 from penstock.operators.lookup import HybridJoin, Stages
 from penstock.spark.place import Placement
 from tests.spark.conftest import QUICK_JVM, Feed
-from tests.spark.drivers.job import METHODS, NAMES
+from tests.spark.drivers.job import METHODS, NAMES, Tell, source
 from tests.spark.drivers.steps import CRASH, SECOND, STRAGGLERS, watch
 from tests.streams import COLUMNS
 
@@ -55,7 +55,7 @@ def main(folder: Path, master: str, kind: str, place: str, parts: Collection[str
     Placement.choose = lambda self, size: (self.at_most(place), "said")  # type: ignore[method-assign, arg-type]
     log = logging.getLogger("penstock")
     log.setLevel("INFO")
-    log.addHandler(_Tell())
+    log.addHandler(Tell())
     print("ready", flush=True)
     build(spark, folder, kind, parts).run()
     print("done", flush=True)
@@ -65,7 +65,8 @@ def main(folder: Path, master: str, kind: str, place: str, parts: Collection[str
 def build(spark: SparkSession, folder: Path, kind: str, parts: Collection[str]) -> pk.Flow:
     """The flow. What comes out when depends on the order of rows in all its parts but the first."""
     flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory="64 MB")
-    left, right = (_source(flow, Feed(folder / name, COLUMNS), name, kind) for name in ("left", "right"))
+    read_by_arrow = KINDS[kind]
+    left, right = (source(flow, Feed(folder / n, COLUMNS), n, n in read_by_arrow) for n in ("left", "right"))
     if "out" in parts:
         joined = left.join(right, on="k", within=pk.band(30, 30), how="left", name="joined")
         joined.select("id", "id_right").to_parquet(str(folder / "out"))
@@ -78,17 +79,6 @@ def build(spark: SparkSession, folder: Path, kind: str, parts: Collection[str]) 
         table, waiting = spark.createDataFrame(NAMES), Stages(HybridJoin(slots=25))
         left.lookup(table, on="k", how="left", method=waiting, name="names").to_parquet(str(folder / "names"))
     return flow
-
-
-def _source(flow: pk.Flow, feed: Feed, name: str, kind: str) -> pk.Stream:
-    if name in KINDS[kind]:
-        return flow.parquet(feed.folder, time="t", progress=pk.bounded_delay(20), name=name, max_files=1)
-    return flow.source(feed.stream(flow.spark), time="t", progress=pk.bounded_delay(20), name=name)
-
-
-class _Tell(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        print(record.getMessage().partition(":")[0], flush=True)
 
 
 if __name__ == "__main__":
