@@ -170,7 +170,7 @@ def main(quick: bool, queries: Sequence[str] = (), only: Sequence[str] = (), pag
     summary = summarise(results)
     print_table(results, names, missing)
     if page:
-        write_page(figures(results, names, missing))
+        write_page(figures(results, names, missing, only))
     print(json.dumps(summary))
     return summary
 
@@ -511,10 +511,13 @@ def write_page(measured: str | None = None) -> None:
     PAGE.write_text(text if measured is None else with_part(text, "figures", measured))
 
 
-def figures(results: Mapping[str, Timed], names: Sequence[str], missing: Mapping[str, str]) -> str:
-    """The part of the page that says what was measured."""
+def figures(
+    results: Mapping[str, Timed], names: Sequence[str], missing: Mapping[str, str], only: Sequence[str] = ()
+) -> str:
+    """The part of the page that says what was measured, if not of all engines then of which."""
+    engines = f" --engines {','.join(only)}" if only else ""
     shown = [
-        f"By `python benchmarks/nexmark.py --page` ({date.today().isoformat()}):",
+        f"By `python benchmarks/nexmark.py --page{engines}` ({date.today().isoformat()}):",
         "",
         *markdown(table(results, names)),
     ]
