@@ -135,7 +135,9 @@ def check_steps(folder: Path, streams: Streams, parts: Sequence[str] = PARTS) ->
         assert names(folder) == streams.expected_names()
     for sink in [*parts, *(["late"] if "out" in parts else [])]:
         assert all(path.name.startswith("epoch=") for path in (folder / sink).iterdir() if path.name != "_staging")
-        assert not list((folder / sink).glob("_staging/*")), "what attempts left behind was not swept"
+        # A duplicate of a task of Spark's own writer may make an empty folder when its epoch is over.
+        left_behind = [path for path in (folder / sink / "_staging").rglob("*") if path.is_file()]
+        assert not left_behind, "what attempts left behind was not swept"
 
 
 class Job:
