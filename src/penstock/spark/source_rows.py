@@ -57,7 +57,7 @@ class SourceRows:
         """Rows of a source, in the columns that all share."""
         shown = dict(zip(self.places[source], self.fields[source], strict=True))
         whole = {field.name: field.dataType for field in source.data.schema}
-        columns = [sf.expr(f"CAST({self.number(source)} AS BYTE) AS {SOURCE}"), *self._times(source)]
+        columns = [sf.expr(f"CAST({self.number(source)} AS SHORT) AS {SOURCE}"), *self._times(source)]
         for place, kind in enumerate(self.kinds):
             name = column_name(place)
             if place not in shown:
@@ -72,7 +72,7 @@ class SourceRows:
         """The shared columns, all null."""
         times = [nulls("long", name) for name in ((TIME, MARK) if self.marked else (TIME,))]
         shared = [nulls(kind, column_name(place)) for place, kind in enumerate(self.kinds)]
-        return [nulls("byte", SOURCE), *times, *shared]
+        return [nulls("short", SOURCE), *times, *shared]
 
     @property
     def shared(self) -> list[str]:
