@@ -20,6 +20,7 @@ from penstock.kernels.route import by_shard
 from penstock.runtime.entering import Entry
 from penstock.runtime.lateness import Judge
 from penstock.runtime.steps import Step, through
+from penstock.spark.collector import pass_over_modules
 from penstock.spark.layout import LATE, LATENESS, NO_TIME, OUT_OF_RANGE
 from penstock.storage.scans import Portion, read_file
 
@@ -172,6 +173,7 @@ def opened(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 def _of_tasks(work: Portions, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Portion]]:
+    pass_over_modules()
     for batch in batches:
         for task in batch.column(0).to_pylist():
             yield from work[task]

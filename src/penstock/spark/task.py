@@ -31,6 +31,7 @@ from penstock.runtime.records import ShardRecord
 from penstock.runtime.shard import PortBounds, run, settled
 from penstock.spark.allocator import TrimmedBudget, give_back, return_what_is_freed
 from penstock.spark.arrivals import Arrivals, Inlet, Pieces, given
+from penstock.spark.collector import pass_over_modules
 from penstock.spark.runs import Run, Runs
 from penstock.spark.work import Work
 from penstock.storage.files import FilePages
@@ -73,6 +74,7 @@ class ShardTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the shard."""
+        pass_over_modules()
         return_what_is_freed(self.share)
         shard, batches = self._called(batches) if self.roll_call else (TaskContext.get().partitionId(), batches)
         before = tuple(bounds.before for bounds in self.ports)
