@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -141,3 +143,46 @@ def test_results_reach_the_next_operators_as_they_would_in_process(spark, tmp_pa
     local.run()
     assert out.table().num_rows
     assert multiset(out.table()) == multiset(expected.table())
+
+
+@pytest.mark.parametrize("name", ["k.e", "q`q", "${x}", "k e"])
+def test_columns_of_any_name_reach_the_next_operator_though_a_sink_takes_them_too(spark, tmp_path, place, name):
+    source = tmp_path / "odd"
+    source.mkdir()
+    pq.write_table(pa.table({name: [str(n) for n in range(50)], "t": range(50)}), source / "0.parquet")
+    flow = pk.Flow(spark, checkpoint=f"{tmp_path}/odd-checkpoint", memory="16 MB")
+    rows = (
+        flow.parquet(source, time="t", name="odd")
+        if place == "tasks"
+        else flow.source(spark.read.parquet(str(source)), time="t", name="odd")
+    )
+    joined = rows.join(rows, on=name, within=pk.band(before=1, after=1))
+    joined.to_parquet(f"{tmp_path}/odd-out")
+    counts = joined.window(range=5).by(name).agg(n=pk.count()).to_memory()
+    flow.run()
+    assert counts.table().column("n").to_pylist() == [1] * 50
+    assert ds.dataset(f"{tmp_path}/odd-out", format="parquet", partitioning=None).to_table().num_rows == 50
+
+
+def test_times_have_one_type_in_files_wherever_their_epoch_ran(spark, tmp_path, monkeypatch):
+    places = iter(["driver", "spark", "tasks", "driver", "spark", "spark"])
+    monkeypatch.setattr(Placement, "choose", lambda self, size: (self.at_most(next(places)), "said"))
+    folder = tmp_path / "in"
+    folder.mkdir()
+    moment = dt.datetime(2500, 1, 1, tzinfo=dt.UTC)
+    for number in range(3):
+        rows = pa.table({"t": [number, -number], "x": pa.array([moment] * 2, pa.timestamp("us", "UTC"))})
+        pq.write_table(rows, folder / f"{number}.parquet")
+        os.utime(folder / f"{number}.parquet", (1_600_000_000 + number,) * 2)
+    flow = pk.Flow(spark, checkpoint=f"{tmp_path}/times", memory="16 MB")
+    files = spark.readStream.schema("t BIGINT, x TIMESTAMP").option("maxFilesPerTrigger", 1)
+    rows = flow.source(files.parquet(str(folder)), time="t", progress=pk.ordered(), name="rows")
+    rows.to_parquet(f"{tmp_path}/rows")
+    rows.late.to_parquet(f"{tmp_path}/late")
+    rows.window(range=10).agg(n=pk.count()).to_memory()
+    query = flow.run()
+    assert len({epoch.place.partition(":")[0] for epoch in query.progress().epochs[:3]}) == 2
+    for name, count in (("rows", 4), ("late", 2)):
+        found = [pq.read_table(path) for path in sorted((tmp_path / name).glob("epoch=*/*.parquet"))]
+        assert {table.schema.field("x").type for table in found} == {pa.timestamp("us", "UTC")}
+        assert pa.concat_tables(found, promote_options="default").column("x").to_pylist() == [moment] * count

@@ -153,13 +153,15 @@ class RouteTask:
     """Sends results of one operator to the shards of the next; they come as rows with their event time last."""
 
     way: Way
+    names: tuple[str, ...]
+    """What their columns are called; Spark would take a name with a dot for a field of a struct."""
     shards: int
     share: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Route."""
         for batch in batches:
-            yield from self.way.blobs(pa.Table.from_batches([batch]), self.shards, self.share)
+            yield from self.way.blobs(pa.Table.from_arrays(batch.columns, self.names), self.shards, self.share)
 
 
 def opened(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -17,13 +17,16 @@ from penstock.flow.graph import late_columns, sources_of
 from penstock.flow.sinks import ConsoleSink, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
 from penstock.spark.assembly import Assembly
 from penstock.spark.failures import in_function, in_sink
-from penstock.spark.session import file_system
+from penstock.spark.session import file_system, settings
 from penstock.spark.types import arrow_columns
 from penstock.storage.files import is_local, local_path, sync_tree, whole_path
 from penstock.storage.scans import as_type
 
 _STAGED = re.compile(r"(epoch|tasks)=\d+")
 """What is written of an epoch before it gets its name, and by tasks."""
+
+_AS_ARROW_WRITES = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+"""Epochs of one folder may be written by Spark or by Arrow. Left to itself, Spark writes times in a way of its own."""
 
 
 def deliver(sink: Sink, rows: DataFrame, epoch: int) -> None:
@@ -182,7 +185,8 @@ def _parquet(sink: ParquetSink, rows: DataFrame, epoch: int) -> None:
     folder = _Folder(rows.sparkSession, sink.path)
     path = whole_path(sink.path) if folder.is_local else sink.path
     staging, final = f"{path}/_staging/epoch={epoch}", f"{path}/epoch={epoch}"
-    rows.observe(count, sf.count(sf.lit(1)).alias("rows")).write.mode("overwrite").parquet(staging)
+    with settings(rows.sparkSession, _AS_ARROW_WRITES):
+        rows.observe(count, sf.count(sf.lit(1)).alias("rows")).write.mode("overwrite").parquet(staging)
     folder.delete(final)
     if count.get["rows"] or epoch == 0:
         folder.rename(staging, final)

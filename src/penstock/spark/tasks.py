@@ -26,7 +26,7 @@ from penstock.spark.frames import EpochFrames
 from penstock.spark.lateness import REASON, Counted, missed
 from penstock.spark.layout import LATENESS, edges, through, where_pairs
 from penstock.spark.onward import Send, Then
-from penstock.spark.types import col, union
+from penstock.spark.types import col, column_name, union
 from penstock.storage.scans import portions, read_file
 from penstock.storage.versioned import Plan
 
@@ -126,8 +126,10 @@ class EpochTasks(EpochFrames):
                 elif self._uses[root.name] == 1:
                     parts.append(self._sent_on(root, rows, Send(way, ResultTime.of(root), shards)))
                 else:
-                    task = RouteTask(way, shards, share)
-                    parts.append(self._timed(root, rows).mapInArrow(task, BLOBS))
+                    timed = self._timed(root, rows)
+                    task = RouteTask(way, tuple(timed.columns), shards, share)
+                    numbered = timed.toDF(*map(column_name, range(len(timed.columns))))
+                    parts.append(numbered.mapInArrow(task, BLOBS))
         if ways:
             scans = [self._scan(source, self._columns[source]) for source in ways]
             work = self._work(list(ways))
