@@ -23,9 +23,9 @@ demo: $(STAMP)
 
 # First the tests without Spark, a process on each core. Then two lanes of about the same length side by side: most tests
 # that share one session, and those that start drivers of their own, followed by random flows and files. More at once
-# take longer.
-FLOWS := join_draws lookup_draws file_draws files file_memory nexmark stream_static
-DRIVERS := tests/spark/drivers $(FLOWS:%=tests/spark/test_%.py)
+# take longer. The driver's memory is measured first, in a process that has done nothing else.
+FLOWS := join_draws lookup_draws file_draws files stream_static
+DRIVERS := tests/spark/test_file_memory.py tests/spark/drivers $(FLOWS:%=tests/spark/test_%.py)
 test: lint types
 	$(BIN)/penstock doctor --quiet
 	@$(BIN)/pytest -n 2 -m "not spark and not deep" --durations=10; local=$$?; \
