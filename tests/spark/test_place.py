@@ -8,6 +8,8 @@ from penstock.spark.place import Placement
 def test_an_epoch_runs_where_the_driver_is_until_tasks_are_predicted_to_be_faster():
     placement = Placement()
     assert placement.choose(10**9) == ("driver", "no epoch has been measured yet")
+    placement.learn("driver", 10**6, seconds=4)
+    assert placement.choose(10**6) == ("driver", "what it takes there is not known well yet")
     placement.learn("driver", 10**6, seconds=0.1)
     assert placement.choose(10**6)[0] == "driver"
     place, why = placement.choose(10**8)
@@ -29,7 +31,8 @@ def test_the_first_epoch_at_a_place_is_not_believed():
 def test_what_did_not_fit_goes_to_tasks_and_so_does_what_is_almost_as_large():
     placement = Placement()
     placement.did_not_fit()
-    placement.learn("tasks", 1000, seconds=1)
+    for _ in range(2):
+        placement.learn("tasks", 1000, seconds=1)
     assert placement.choose(900) == ("tasks", "900 bytes of files do not fit the memory of one task")
     assert placement.choose(700)[0] == "driver"
 

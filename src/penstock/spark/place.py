@@ -82,7 +82,7 @@ class Placement:
         first = "driver" if self.first == "driver" else self.elsewhere
         if not self._ran:
             return first, "no epoch has been measured yet"
-        if self._last is not None and self._ran[self._last] < _WARM and len(self._ran) > 1:
+        if self._last is not None and self._ran[self._last] < _WARM:
             return self._last, "what it takes there is not known well yet"
         if self.first == "driver" and "driver" not in self._ran:
             return "driver", "none has been measured there yet"
