@@ -71,7 +71,7 @@ def test_two_sources_of_one_name_are_refused(flow, orders):
         flow.source(ROWS, time="t", name="orders")
 
 
-@pytest.mark.parametrize("name", ["__time", "__hash", "__tag", "__mark"])
+@pytest.mark.parametrize("name", ["__time", "__hash", "__tag", "__mark", "__late", "__source"])
 def test_columns_with_the_names_that_penstock_uses_inside_are_refused(flow, name):
     with pytest.raises(ConfigError, match=name):
         flow.source(pa.table({"t": [1], name: [2]}), time="t")

@@ -24,7 +24,7 @@ MOMENT, SLIDE = "__moment", "__slide"
 """Columns that an aggregation adds to rows: their event time where `TIME` holds a row number, and whether a row slides
 a window."""
 
-RESERVED = (HASH, TIME, "__tag", "__late", MOMENT, SLIDE)
+RESERVED = (HASH, TIME, "__tag", "__mark", "__late", "__source", MOMENT, SLIDE)
 """Names that a user's columns may not have: a host adds columns of its own beside them, too."""
 
 Hashes = npt.NDArray[np.uint64]
