@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,14 +14,13 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
 from penstock.core.errors import PenstockError
-from penstock.flow.graph import late_columns, sources_of
+from penstock.flow.graph import sources_of
 from penstock.flow.sinks import ConsoleSink, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
 from penstock.spark.assembly import Assembly
 from penstock.spark.failures import in_function, in_sink
 from penstock.spark.session import file_system, settings
 from penstock.spark.types import arrow_columns
 from penstock.storage.files import is_local, local_path, sync_tree, whole_path
-from penstock.storage.scans import as_type
 
 _STAGED = re.compile(r"(epoch|tasks)=\d+")
 """What is written of an epoch before it gets its name, and by tasks."""
@@ -31,12 +31,8 @@ _AS_ARROW_WRITES = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 
 def deliver(sink: Sink, rows: DataFrame, epoch: int) -> None:
     """Hand an epoch's rows to a sink. A rerun of the epoch comes here again with the same rows."""
-    try:
+    with _told(sink, epoch):
         _write(sink, rows, epoch)
-    except PenstockError:
-        raise
-    except Exception as failure:
-        raise in_sink(failure, epoch, sink, sources_of(sink.node)) from failure
 
 
 def deliver_counted(sink: Sink, rows: DataFrame, epoch: int) -> int:
@@ -51,17 +47,24 @@ def deliver_tables(flow: Assembly, sink: Sink, tables: Iterator[pa.Table], epoch
     schema = flow.schemas.late(sink.node) if sink.emits == "late" else flow.schemas.of(sink.node)
     columns = arrow_columns(schema)
     tables = (pa.Table.from_arrays(table.columns, schema=columns) for table in tables)
-    try:
+    with _told(sink, epoch):
         if isinstance(sink, ParquetSink) and is_local(sink.path):
             return _parquet_here(sink, tables, columns, epoch)
         if isinstance(sink, FormatSink) and sink.name == "noop":
             return sum(table.num_rows for table in tables)
         whole = pa.concat_tables([columns.empty_table(), *tables])
         if isinstance(sink, MemorySink):
-            sink.epochs[epoch] = _as_declared(sink, whole)
+            sink.epochs[epoch] = whole
         else:
             _write(sink, flow.spark.createDataFrame(whole, schema), epoch)
         return int(whole.num_rows)
+
+
+@contextmanager
+def _told(sink: Sink, epoch: int) -> Iterator[None]:
+    """Tell what goes wrong while a sink takes an epoch's rows by an error that names it."""
+    try:
+        yield
     except PenstockError:
         raise
     except Exception as failure:
@@ -88,7 +91,7 @@ def deliver_written(
 
     What else is in the folder was left by tasks that failed or ran twice, and goes.
     """
-    try:
+    with _told(sink, epoch):
         with _Staged(sink, epoch) as staged:
             os.makedirs(staged.by_tasks)
             written = write(staged.by_tasks)
@@ -98,10 +101,6 @@ def deliver_written(
                 pq.write_table(columns.empty_table(), f"{staged.folder}/part-00000.parquet")
             staged.rows = sum(rows for _, rows in written)
         return staged.rows
-    except PenstockError:
-        raise
-    except Exception as failure:
-        raise in_sink(failure, epoch, sink, sources_of(sink.node)) from failure
 
 
 def _parquet_here(sink: ParquetSink, tables: Iterator[pa.Table], columns: pa.Schema, epoch: int) -> int:
@@ -156,20 +155,13 @@ def _write(sink: Sink, rows: DataFrame, epoch: int) -> None:
         writer = rows.write.format(sink.name).mode("append").options(**sink.options)
         (writer.partitionBy(*sink.partition_by) if sink.partition_by else writer).save()
     elif isinstance(sink, MemorySink):
-        sink.epochs[epoch] = _as_declared(sink, rows.toArrow())
+        sink.epochs[epoch] = rows.toArrow().cast(arrow_columns(rows.schema))
     elif isinstance(sink, ConsoleSink):
         _console(sink, rows, epoch)
     elif isinstance(sink, ForeachSink):
         _whole(rows, lambda: _call(sink, rows, epoch))
     else:
         raise TypeError(sink)
-
-
-def _as_declared(sink: Sink, rows: pa.Table) -> pa.Table:
-    """Rows in the columns that a stream was built with: what Spark knows never to be null depends on the place."""
-    columns = late_columns(sink.node) if sink.emits == "late" else sink.node.columns
-    arrays = [as_type(rows.column(place), field.type) for place, field in enumerate(columns)]
-    return pa.table(arrays, schema=columns)
 
 
 def _call(sink: ForeachSink, rows: DataFrame, epoch: int) -> None:
