@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # The same order of sets in every run: tests give everyone the same verdict.
 export PYTHONHASHSEED := 0
+# Some hundred processes load the same modules: what one has compiled is there for the others, whatever was said outside.
+export PYTHONDONTWRITEBYTECODE :=
 STAMP  := $(VENV)/.installed
 
 .PHONY: venv demo test test-fast fuzz coverage lint types bench bench-peers clean
@@ -26,25 +28,28 @@ demo: $(STAMP)
 # take longer. The driver's memory is measured first, in a process that has done nothing else.
 FLOWS := join_draws lookup_draws file_draws files stream_static
 DRIVERS := tests/spark/test_file_memory.py tests/spark/drivers $(FLOWS:%=tests/spark/test_%.py)
-test: lint types
+test: $(STAMP)
 	$(BIN)/penstock doctor --quiet
-	@$(BIN)/pytest -n 2 -m "not spark and not deep" --durations=10; local=$$?; \
+	@$(BIN)/python -m tests.spark.jvm > .drivers.log 2>&1 & archive=$$!; \
+	$(MAKE) --no-print-directory lint types; checked=$$?; \
+	wait $$archive || cat .drivers.log; exit $$checked
+	@$(BIN)/pytest -n 2 --dist=worksteal -m "not spark and not deep" --durations=15; local=$$?; \
 	echo "What tests with drivers of their own print comes last."; \
-	$(BIN)/pytest $(DRIVERS) --durations=10 > .drivers.log 2>&1 & drivers=$$!; \
-	$(BIN)/pytest tests/spark $(DRIVERS:%=--ignore=%) --durations=10; spark=$$?; \
+	$(BIN)/pytest $(DRIVERS) --durations=15 > .drivers.log 2>&1 & drivers=$$!; \
+	$(BIN)/pytest tests/spark $(DRIVERS:%=--ignore=%) --durations=15; spark=$$?; \
 	wait $$drivers; drivers=$$?; cat .drivers.log; \
 	exit $$((local | spark | drivers))
 
 # Tests take half as long again while it is noted which lines they run.
 coverage: $(STAMP)
 	$(BIN)/coverage erase
-	$(BIN)/pytest -n 2 -m "not spark and not deep" --cov --cov-report=
+	$(BIN)/pytest -n 2 --dist=worksteal -m "not spark and not deep" --cov --cov-report=
 	$(BIN)/pytest -m "spark and not deep" --cov --cov-append --cov-report=
 	$(BIN)/coverage html --quiet
 	$(BIN)/coverage report --skip-covered
 
 test-fast: $(STAMP)
-	$(BIN)/pytest -n 2 -m "not spark and not slow and not deep" --hypothesis-profile=fast
+	$(BIN)/pytest -n 2 --dist=worksteal -m "not spark and not slow and not deep" --hypothesis-profile=fast
 
 # Draws anew each time; make fuzz SEED=… repeats what a failure printed.
 SECONDS ?= 1200

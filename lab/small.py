@@ -26,7 +26,12 @@ from penstock.operators.window_join.methods import Ewj
 RECORD = Path(__file__).parent / "recorded" / "small.json"
 """By experiment, what each check comes to."""
 
-DEEP = frozenset({"5.4", "5.5", "5.13", "5.14", "5.15", "5.16", "5.17", "5.18"})
+DEEP = frozenset(
+    {
+        *("5.4", "5.5", "5.6", "5.7", "5.8", "5.9", "5.10", "5.11", "5.13", "5.14", "5.15", "5.16", "5.17", "5.18"),
+        *("6.6", "6.12", "6.13", "lookup-8", "lookup-9a-low"),
+    }
+)
 """Whose runs no other figure shows and take a minute even so: they are run with -m deep."""
 
 _SCALES = {
@@ -39,8 +44,14 @@ _SCALES = {
     "window-8-9": 1 / 2000,
     "window-8-10": 1 / 2000,
     "window-8-11": 1 / 2000,
+    "multi-dimensions": 1 / 5,
+    "multi-orders": 1 / 10_000,
+    "multi-drops": 1 / 5000,
+    "multi-causes": 1 / 20_000,
+    "multi-parallel": 1 / 20_000,
+    "multi-machine": 1 / 40_000,
 }
-"""Those of window queries, where it is not 1/500."""
+"""Those of window queries and multi-way joins, where it is not 1/500."""
 
 _WINDOWS = 3
 """How many windows a window join's run lasts, the first of which is warm-up."""

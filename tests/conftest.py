@@ -20,8 +20,8 @@ from tests.postgres import MISSING, PostgresMissingError, server
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 _FIXED = {"derandomize": True, "database": None}
 _ANEW = {"derandomize": False, "print_blob": True}
-settings.register_profile("fast", max_examples=50, **_COMMON, **_FIXED)
-settings.register_profile("ci", max_examples=100, **_COMMON, **_FIXED)
+settings.register_profile("fast", max_examples=20, **_COMMON, **_FIXED)
+settings.register_profile("ci", max_examples=40, **_COMMON, **_FIXED)
 settings.register_profile("fuzz", max_examples=400, **_COMMON, **_ANEW)
 settings.register_profile("deep", max_examples=50_000, **_COMMON, **_ANEW)
 settings.load_profile("ci")

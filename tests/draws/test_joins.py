@@ -1,4 +1,4 @@
-"""Random window joins, driven as the Spark host drives them, equal DuckDB's: 200 in CI, thousands by --draw-cases."""
+"""Random window joins, driven as the Spark host drives them, equal DuckDB's: 100 in CI, thousands by --draw-cases."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def wrong(seed: str, folder: str) -> str:
 def test_random_joins_equal_those_of_duckdb(tmp_path, monkeypatch, draws):
     monkeypatch.setattr(os, "fsync", lambda file: None)
     failures = []
-    for seed in draws(200):
+    for seed in draws(100):
         failures.append(wrong(seed, str(tmp_path / "checkpoint")))
         shutil.rmtree(tmp_path / "checkpoint")
     failures = [failure for failure in failures if failure]

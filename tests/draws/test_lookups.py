@@ -1,4 +1,4 @@
-"""Random lookups in every store equal DuckDB's joins: 200 in CI, thousands by --draw-cases."""
+"""Random lookups in every store equal DuckDB's joins: 100 in CI, thousands by --draw-cases."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ran(case: LookupCase, folder: Path, postgres: str | None) -> list[Any]:
 def test_random_lookups_equal_joins_of_duckdb(tmp_path, monkeypatch, draws, postgres_if_there):
     monkeypatch.setattr(os, "fsync", lambda file: None)
     failures = []
-    for number, seed in enumerate(draws(200)):
+    for number, seed in enumerate(draws(100)):
         case = draw_lookup(seed)
         if case.store == "postgresql" and postgres_if_there is None:
             continue

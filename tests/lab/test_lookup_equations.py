@@ -147,7 +147,7 @@ GRID_ALPHA = (0.3, 0.5, 0.6, 2 / 3, 0.75, 0.9)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", [0.01, 0.1])
+@pytest.mark.parametrize("share", [pytest.param(0.01, marks=pytest.mark.deep), 0.1])
 @pytest.mark.parametrize("exponent", [0.0, 1.0])
 @pytest.mark.parametrize("method", ["mesh", "hybrid"])
 def test_f25_the_tuner_is_within_5_percent_of_the_best_of_a_grid(method, exponent, share):

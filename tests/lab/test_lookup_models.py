@@ -39,7 +39,7 @@ MACHINE = LookupMachine(DiskModel(), Operations(), row_bytes=120)
 READS = ReadCosts.of_disk(Disk(), row=120)
 PARTITION = {"mesh": 400, "hybrid": 200, "inlj": 200}
 BATCH = 256
-EXPONENTS = [0.5, 0.75, 1.0]
+EXPONENTS = [0.5, pytest.param(0.75, marks=pytest.mark.deep), 1.0]
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def test_f14_the_hit_share_is_within_3_points_of_the_ideal(method, exponent):
     assert trial.settled().hit_share == pytest.approx(ideal, abs=0.03)
 
 
-@pytest.mark.parametrize("cache", [0.15, 0.3, 0.5])
+@pytest.mark.parametrize("cache", [0.15, pytest.param(0.3, marks=pytest.mark.deep), 0.5])
 @pytest.mark.parametrize("method", ["mesh", "hybrid"])
 def test_f15_rows_per_read_rise_by_the_gain_within_10_percent(method, cache):
     # The gain is that of an ideal choice of keys: half of the memory holds so many that only hits tell them apart.

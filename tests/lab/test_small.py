@@ -1,4 +1,4 @@
-"""Every figure in small: it leaves numbers, picture and verdict, and each of its checks comes out as recorded."""
+"""Figures in small: numbers, picture and verdict are there, and checks come out as recorded. All run with -m deep."""
 
 from __future__ import annotations
 
@@ -30,10 +30,17 @@ def sharing_runs(experiments: list[Experiment]) -> list[list[Experiment]]:
     return [members for _, members in groups]
 
 
+LONG = small.DEEP | {
+    *("3.4", "3.6a", "3.6b", "3.6c", "3.7", "3.8", "3.9", "3.10", "5.12", "6.7", "6.8", "6.9", "6.10", "6.11"),
+    *("lookup-5a", "lookup-5b", "lookup-5c", "lookup-5d", "lookup-6", "lookup-7", "lookup-9f"),
+    *("window-6-15", "window-6-19b", "window-7-7", "multi-machine", "multi-parallel"),
+}
+"""Those that take ten seconds or more, or show what others of their source show in fewer runs: run with -m deep."""
+
 FIGURES = [
     pytest.param(group, id=" ".join(each.id for each in group), marks=marks)
     for deep, marks in ((False, []), (True, [pytest.mark.deep]))
-    for group in sharing_runs([each for each in EXPERIMENTS.values() if (each.id in small.DEEP) is deep])
+    for group in sharing_runs([each for each in EXPERIMENTS.values() if (each.id in LONG) is deep])
 ]
 
 POINT = Point({measure.name: 1.0 for measure in TOTALS}, np.array([0.0]), {})

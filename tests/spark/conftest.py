@@ -21,14 +21,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.spark.place import Place, Placement
 from penstock.spark.session import settings
-
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of a JVM that lives for minutes: what compiles code for hours of work would take a core of its own."""
+from tests.spark.jvm import INTERPRETED, QUICK_JVM
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = (
+    """The session; it compiles queries only for tests that ask for `compiled`."""
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("penstock-tests")
         .config("spark.ui.enabled", "false")
@@ -37,8 +36,8 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.log.level", "OFF")
         .config("spark.driver.memory", "2g")
         .config("spark.driver.extraJavaOptions", QUICK_JVM)
-        .getOrCreate()
     )
+    session = builder.config(map=INTERPRETED).getOrCreate()
     yield session
     session.stop()
 
@@ -49,7 +48,7 @@ def places(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     if request.node.get_closest_marker("spark") is None or request.node.get_closest_marker("own_place") is not None:
         return
     random = Random(request.node.nodeid)
-    choices: list[Place] = ["driver", "driver", "tasks", "spark"]
+    choices: list[Place] = ["driver"] * 4 + ["tasks", "spark"]
     monkeypatch.setattr(Placement, "choose", lambda self, size: (self.at_most(random.choice(choices)), "drawn"))
 
 
@@ -60,10 +59,10 @@ def in_tasks(places: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def interpreted(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session, without compiling queries: for tests with many small ones that run once or twice."""
-    with settings(spark, {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}):
-        yield spark
+def compiled(spark: SparkSession) -> Iterator[None]:
+    """Let Spark compile queries, as it does for users: for tests with many rows, and some with few."""
+    with settings(spark, {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}):
+        yield
 
 
 @dataclass

@@ -142,7 +142,7 @@ def test_a_long_trace_is_walked_through_in_the_memory_of_a_stretch():
         return held
 
     before = pa.total_allocated_bytes()
-    trace = Composite(rate=100, span="4 h", cap=10_000, seed=7)
+    trace = Composite(rate=100, span="2 h", cap=10_000, seed=7)
     assert bytes_held(trace.slices()) < 4_000_000 < trace.rows * 24
     assert bytes_held(Replay(trace, disorder="1 s").slices()) < 16_000_000 < trace.rows * 24
 

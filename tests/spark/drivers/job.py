@@ -27,7 +27,8 @@ import penstock as pk
 from penstock.operators.lookup import Front, HybridJoin, MeshJoin, Stages
 from penstock.operators.window_join import AhEwj, Ewj, Rpwj
 from penstock.spark.place import Placement
-from tests.spark.conftest import QUICK_JVM, Feed
+from tests.spark.conftest import Feed
+from tests.spark.jvm import INTERPRETED, QUICK_JVM
 from tests.streams import COLUMNS
 
 METHODS = {
@@ -49,7 +50,8 @@ NAMES = pa.table({"k": [0, 0, 1, 2, 3, 5, 8, 99], "name": ["a", "A", "b", "c", "
 
 
 def main(folder: Path, master: str, shards: int | None, method: str, places: int | None) -> None:
-    builder = SparkSession.builder.master(master).appName("penstock-job").config("spark.ui.enabled", "false")
+    builder = SparkSession.builder.master(master).appName("penstock-job").config(map=INTERPRETED)
+    builder = builder.config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.log.level", "OFF")
     builder = builder.config("spark.executor.memory", "512m").config("spark.executor.cores", "1")
     for side in ("driver", "executor"):

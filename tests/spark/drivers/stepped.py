@@ -23,9 +23,10 @@ from pyspark.sql import SparkSession
 import penstock as pk
 from penstock.operators.lookup import HybridJoin, Stages
 from penstock.spark.place import Placement
-from tests.spark.conftest import QUICK_JVM, Feed
+from tests.spark.conftest import Feed
 from tests.spark.drivers.job import METHODS, NAMES, Tell, source
 from tests.spark.drivers.steps import CRASH, SECOND, STRAGGLERS, watch
+from tests.spark.jvm import INTERPRETED, QUICK_JVM
 from tests.streams import COLUMNS
 
 ROOT = Path(__file__).parents[3]
@@ -38,7 +39,8 @@ PARTS = ("out", "chained", "names")
 
 
 def main(folder: Path, master: str, kind: str, place: str, parts: Collection[str], settings: list[str]) -> None:
-    builder = SparkSession.builder.master(master).appName("penstock-steps").config("spark.ui.enabled", "false")
+    builder = SparkSession.builder.master(master).appName("penstock-steps").config(map=INTERPRETED)
+    builder = builder.config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.log.level", "OFF")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     builder = builder.config("spark.executor.memory", "512m").config("spark.executor.cores", "1")

@@ -88,7 +88,7 @@ def watch(folder: Path, jvm: int) -> None:
     _after(Checkpoint, "commit", lambda self, ledger: reached(COMMITTED, ledger.epoch))
     _watch_sweeping()
     _watch_folders()
-    _before(here, "read_file", lambda files, path, *more: reached(READING, _epoch_of_file(path)))
+    _before(here, "read_placed", lambda files, part, *more: reached(READING, _epoch_of_file(part.path)))
     _after(here.EpochHere, "_fetched", lambda self, batch: reached(READING, self._plan.epoch))
     frames.Onward = _Onward  # type: ignore[misc]
     frames.Write = _Write  # type: ignore[misc]

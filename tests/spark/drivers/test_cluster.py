@@ -14,8 +14,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.spark.conftest import QUICK_JVM
 from tests.spark.drivers.killing import Job, Streams, names, results, windows
+from tests.spark.jvm import QUICK_JVM
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def test_f07_a_second_driver_is_refused_and_after_a_power_cut_the_next_one_goes_on_at_once(tmp_path):
-    streams = Streams(tmp_path, epochs=24)
+    streams = Streams(tmp_path, epochs=18)
     notes = tmp_path / "synced"
     path = os.pathsep.join([str(Path(__file__).parent / "power_cut"), os.environ.get("PYTHONPATH", "")])
     first = Job(tmp_path, PYTHONPATH=path, PENSTOCK_TEST_SYNCED=str(notes))

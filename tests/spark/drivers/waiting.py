@@ -17,7 +17,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 import penstock as pk
-from tests.spark.conftest import QUICK_JVM, Feed
+from tests.spark.conftest import Feed
+from tests.spark.jvm import QUICK_JVM
 
 
 def main(folder: Path, how: str) -> None:
