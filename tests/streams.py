@@ -24,6 +24,7 @@ from penstock.core.time import TIME_MAX, TIME_MIN, as_times
 from penstock.core.within import Band, Tumbling, band, tumbling, windows
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import hash_range, shard_of
+from penstock.operators.multi_way import MultiJoin
 from penstock.operators.window_join import AhEwj, Ewj, How, JoinMethod, JoinMethodLike, Rpwj, WindowJoin
 from penstock.operators.window_join.config import default_time
 from penstock.storage.compaction import compact
@@ -165,20 +166,20 @@ class EpochPages(MemoryPages):
 class Run:
     """A join at work on some shards, and what came out of it."""
 
-    config: WindowJoin
+    config: WindowJoin | MultiJoin
     shards: int = 1
     memory: int = 1 << 20
-    types: tuple[RowType, RowType] = (ROWS, ROWS)
+    types: tuple[RowType, ...] = (ROWS, ROWS)
     out: list[pa.RecordBatch] = field(default_factory=list)
     store: PageStore = field(default_factory=EpochPages)
     meter: Meter | None = None
 
     def __post_init__(self) -> None:
         self.budgets: list[Budget] = []
-        self.bounds = [TIME_MIN, TIME_MIN]
-        self.told = [TIME_MIN, TIME_MIN]
+        self.bounds = [TIME_MIN for _ in self.types]
+        self.told = list(self.bounds)
         """The bounds when this epoch began."""
-        self.heard = [TIME_MIN, TIME_MIN]
+        self.heard = list(self.bounds)
         """The bounds that the logics of this epoch know."""
         self.logics: list[Logic] = [self._logic(State()) for _ in range(self.shards)]
 
@@ -235,7 +236,7 @@ class Run:
         self.logics = [self._logic(state) for state in states]
         before = self.told if lag else self.bounds
         self.told, self.heard = list(self.bounds), list(before)
-        for port in (LEFT, RIGHT):
+        for port in range(len(self.types)):
             for logic in self.logics:
                 self.take(logic.advance(port, before[port]))
 
@@ -251,8 +252,8 @@ class Run:
         return State(tuple(page for page in pages if page is not None))
 
     def end(self) -> None:
-        """End both streams as hosts do: each port's bound is the end of time, then there is time for deferred work."""
-        self.on(Advance(LEFT, TIME_MAX), Advance(RIGHT, TIME_MAX), Idle())
+        """End all streams as hosts do: each port's bound is the end of time, then there is time for deferred work."""
+        self.on(*(Advance(port, TIME_MAX) for port in range(len(self.types))), Idle())
 
     @property
     def results(self) -> Counter[tuple]:

@@ -7,7 +7,8 @@ import graphlib
 import inspect
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from penstock.flow.report import EpochReport, OperatorReport, Report
 from penstock.flow.stream import MemoryOutlet, Outlet, Outlets, Stream
 from penstock.local.flow import LocalFlow
 from penstock.local.query import LocalQuery
-from penstock.operators import aggregate, lookup, window_join
+from penstock.operators import aggregate, lookup, multi_way, window_join
 from penstock.planner.window_aggregate.costs import AggregateLoad, Sizes, predict
 
 PACKAGE = Path(penstock.__file__).parent
@@ -99,15 +100,23 @@ def lab_room(parts: Sequence[str]) -> str:
     return "workloads" if parts[1:2] == ("workloads",) else "lab"
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Every module that a file imports, those inside functions and under TYPE_CHECKING included."""
-    for node in ast.walk(ast.parse(path.read_text())):
+@cache
+def import_nodes(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    """Every import of a file, those inside functions and under TYPE_CHECKING included."""
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def imports(path: Path) -> list[str]:
+    """Every module that a file imports."""
+    names: list[str] = []
+    for node in import_nodes(path):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+            names += [alias.name for alias in node.names]
+        else:
             assert node.level == 0, f"{path}:{node.lineno} imports relatively; write the whole name"
             whole = node.module not in ("penstock", "lab")
-            yield from ([node.module] if whole else [f"{node.module}.{alias.name}" for alias in node.names])
+            names += [node.module] if whole else [f"{node.module}.{alias.name}" for alias in node.names]
+    return names
 
 
 def rooms_entered(path: Path) -> set[str]:
@@ -138,10 +147,10 @@ def module_of(path: Path) -> str:
 def modules_imported(path: Path, known: Mapping[str, Path]) -> set[str]:
     """The modules of the package that a file names, wherever it does, but for itself."""
     named: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in import_nodes(path):
         if isinstance(node, ast.Import):
             named |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
+        else:
             parts = {f"{node.module}.{alias.name}" for alias in node.names}
             named |= parts & {*known} or {node.module or ""}
     return named & {*known} - {module_of(path)}
@@ -183,6 +192,7 @@ FAMILIES = {
         predict(Slides(60, 1), AggregateLoad(rows=1e5, partials=1e4, results=1e4), Sizes(56, 0, 32, 32)),
     ),
     "lookup": Family(lookup.METHODS, lookup.methods.BackMethod, planner.lookup.COSTS),
+    "multi_way": Family(multi_way.METHODS, multi_way.MultiJoinMethod, ["msj"]),
 }
 
 
@@ -244,7 +254,9 @@ OPERATORS = sorted(
 
 
 def test_operators_are_found():
-    assert {"WindowJoin", "WindowAggregate", "LookupJoin", "Guard", "Distinct", "Sort", "DupElim"} <= {*OPERATORS}
+    assert {"WindowJoin", "WindowAggregate", "LookupJoin", "MultiJoin", "Guard", "Distinct", "Sort", "DupElim"} <= {
+        *OPERATORS
+    }
 
 
 @pytest.mark.parametrize("path", [p for p in MODULES if room_of(p) in HOSTS], ids=lambda p: str(p.relative_to(PACKAGE)))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.operators import aggregate, lookup, window_join
+from penstock.operators import aggregate, lookup, multi_way, window_join
 
 DOCS = sorted((Path(__file__).parents[1] / "docs").glob("*.md"))
 
@@ -34,7 +34,12 @@ def test_every_kind_of_window_has_its_picture():
     assert all(script["results"](picture) for picture in script["PICTURES"])
 
 
-METHOD_TABLES = {"window-joins.md": window_join.METHODS, "windows.md": aggregate.METHODS, "lookup.md": lookup.METHODS}
+METHOD_TABLES = {
+    "window-joins.md": window_join.METHODS,
+    "windows.md": aggregate.METHODS,
+    "lookup.md": lookup.METHODS,
+    "multi-way.md": multi_way.METHODS,
+}
 
 
 @pytest.mark.parametrize("page", METHOD_TABLES)

@@ -24,6 +24,7 @@ from penstock.core.errors import (
     FlowError,
     LeaseError,
     PenstockError,
+    PlanError,
     PunctuationError,
     SinkError,
     SourceError,
@@ -35,7 +36,7 @@ from penstock.core.errors import (
 )
 from penstock.core.progress import blocks, bounded_delay, bounded_tuples, ordered, punctuated, timer
 from penstock.core.windows import landmark, rows, session, slide_by_tuple, sliding
-from penstock.core.within import band, tumbling, windows
+from penstock.core.within import always, band, tumbling, windows
 from penstock.local.flow import LocalFlow
 from penstock.operators.aggregate import Buffering
 from penstock.operators.aggregate.config import early
@@ -85,6 +86,7 @@ __all__ = [
     "PageTable",
     "ParquetTable",
     "PenstockError",
+    "PlanError",
     "PunctuationError",
     "Rpwj",
     "Shedding",
@@ -97,6 +99,7 @@ __all__ = [
     "TimeError",
     "UserDefined",
     "WindowError",
+    "always",
     "approx_count_distinct",
     "approx_quantile",
     "band",

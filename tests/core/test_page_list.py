@@ -54,7 +54,7 @@ def test_pages_are_not_taken_by_leaps():
 
 @pytest.mark.slow
 def test_many_pages_go_to_a_task_and_back_in_a_small_part_of_what_they_take_one_by_one():
-    count = 20_000
+    count = 6_000
     many = tuple(
         Page(f"00000001-00001-{n:012x}-250000-0badc0de.arrow", 4, 0, 20, 250_000, n, n + 1, n, n + 1)
         for n in range(count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ from penstock.core.progress import (
     Punctuated,
     Timer,
 )
-from penstock.core.within import Band, Tumbling
+from penstock.core.within import Always, Band, Tumbling, Within
 from penstock.operators.window_join import AhEwj, Ewj, JoinMethodLike, Rpwj
 from tests.draws import keys
 
@@ -45,7 +45,7 @@ class JoinCase:
 
     clock: Clock
     how: str
-    within: Band | Tumbling
+    within: Within
     keys: tuple[tuple[str, str], ...]
     policies: tuple[Policy, Policy]
     methods: tuple[JoinMethodLike, ...]
@@ -73,7 +73,7 @@ def draw_join(rng: random.Random, epochs: int, runs: int, clock: Clock) -> JoinC
         policies, how = rng.choice([((slow, fast), "left"), ((slow, fast), "anti"), ((fast, slow), "right")])
         how = rng.choice([how, "full"])
         within = Band(_duration(0, clock), _duration(rng.randint(0, 3), clock))
-    return JoinCase(
+    case = JoinCase(
         clock,
         how,
         within,
@@ -82,6 +82,9 @@ def draw_join(rng: random.Random, epochs: int, runs: int, clock: Clock) -> JoinC
         tuple(_method(rng, clock) for _ in range(runs)),
         tuple(zip(*_sides(rng, epochs, policies, paces), strict=True)),
     )
+    if rng.random() < 0.1:
+        return replace(case, within=Always(), methods=tuple(rng.choice(["auto", "oa"]) for _ in range(runs)))
+    return case
 
 
 def late(case: JoinCase, side: int) -> set[int]:
@@ -184,8 +187,10 @@ def _query(case: JoinCase) -> str:
     return query
 
 
-def _near(within: Band | Tumbling, step: int) -> str:
+def _near(within: Within, step: int) -> str:
     """As SQL over times in steps."""
+    if isinstance(within, Always):
+        return "TRUE"
     if isinstance(within, Tumbling):
         size, origin = within.size.amount // step, within.origin.amount // step
         left, right = (f"floor(({side}.t - {origin}) / {size}.0)" for side in "lr")

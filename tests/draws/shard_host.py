@@ -1,4 +1,4 @@
-"""Drives window joins as the Spark host does, without Spark: its task code, its bounds, a real checkpoint, restarts.
+"""Drives joins as the Spark host does, without Spark: its task code, its bounds, a real checkpoint, restarts.
 
 A Spark epoch of a case takes half a second, most of it Spark's; here it takes milliseconds. What is left out is what
 Spark does itself: hashing, the shuffle and the streaming query.
@@ -20,7 +20,6 @@ from penstock.core.time import TIME_MAX, TIME_MIN, as_times
 from penstock.flow.graph import OperatorNode
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import hash_range, shard_of
-from penstock.operators.window_join import JoinMethodLike
 from penstock.runtime.shard import PortBounds
 from penstock.spark.arrivals import Inlet
 from penstock.spark.task import ShardTask, packed
@@ -32,7 +31,7 @@ NAME = "join"
 class ShardHost:
     """One join on one checkpoint. Between epochs nothing stays but files; `late` are the ids of rows that came late."""
 
-    def __init__(self, node: OperatorNode, policies: tuple[Policy, Policy], folder: str, memory: int) -> None:
+    def __init__(self, node: OperatorNode, policies: tuple[Policy, ...], folder: str, memory: int) -> None:
         self._node = node
         self._policies = policies
         self._checkpoint = Checkpoint(folder)
@@ -40,10 +39,10 @@ class ShardHost:
         self.late: list[int] = []
         self.out: list[pa.RecordBatch] = []
 
-    def epoch(self, sides: Sequence[pa.Table], shards: int, method: JoinMethodLike, rng: random.Random) -> None:
+    def epoch(self, sides: Sequence[pa.Table], shards: int, method: Any, rng: random.Random) -> None:
         """Run and commit an epoch with these rows."""
         ledger = self._checkpoint.latest()
-        tracks = [ledger.tracks.get(str(port), Track()) for port in (0, 1)]
+        tracks = [ledger.tracks.get(str(port), Track()) for port in self._ports]
         entering, after = [], []
         for port, rows in enumerate(sides):
             kept, seen = self._in_time(rows, tracks[port])
@@ -51,12 +50,16 @@ class ShardHost:
             after.append(follow(tracks[port], self._policies[port], self._node.unit, seen, now=0))
         self._run(ledger, [track.bound for track in tracks], after, entering, shards, method, rng)
 
-    def end(self, shards: int, method: JoinMethodLike, rng: random.Random) -> None:
-        """End both streams."""
+    def end(self, shards: int, method: Any, rng: random.Random) -> None:
+        """End all streams."""
         ledger = self._checkpoint.latest()
-        tracks = [replace(ledger.tracks.get(str(port), Track()), bound=TIME_MAX) for port in (0, 1)]
-        none = [self._entering(port, self._node.inputs[port].columns.empty_table()) for port in (0, 1)]
-        self._run(ledger, [TIME_MAX] * 2, tracks, none, shards, method, rng)
+        tracks = [replace(ledger.tracks.get(str(port), Track()), bound=TIME_MAX) for port in self._ports]
+        none = [self._entering(port, self._node.inputs[port].columns.empty_table()) for port in self._ports]
+        self._run(ledger, [TIME_MAX for _ in self._ports], tracks, none, shards, method, rng)
+
+    @property
+    def _ports(self) -> range:
+        return range(len(self._node.inputs))
 
     def _in_time(self, rows: pa.Table, track: Track) -> tuple[pa.Table, Seen]:
         times = as_times(rows.column("t"))
@@ -87,21 +90,21 @@ class ShardHost:
         after: Sequence[Track],
         entering: Sequence[pa.RecordBatch],
         shards: int,
-        method: JoinMethodLike,
+        method: Any,
         rng: random.Random,
     ) -> None:
         epoch = ledger.epoch + 1
         attempt = f"{epoch:08d}-{rng.getrandbits(32):08x}"
-        before = ledger.ports.get(NAME, (TIME_MIN, TIME_MIN))
-        widths = [len(types.inside) - 2 for types in self._node.types]
+        before = ledger.ports.get(NAME, tuple(TIME_MIN for _ in self._ports))
+        ends = np.cumsum([0, *(len(types.inside) - 2 for types in self._node.types)]).tolist()
         task = ShardTask(
             operator=NAME,
             config=replace(self._node.config, method=method),
             types=self._node.types,
             inside=tuple(types.inside for types in self._node.types),
-            inlets=(Inlet(0, 0, tuple(range(widths[0]))), Inlet(1, 1, tuple(range(widths[0], sum(widths))))),
+            inlets=tuple(Inlet(port, port, tuple(range(*ends[port : port + 2]))) for port in self._ports),
             ports=tuple(
-                PortBounds(before[port], bounds[port], self._policies[port], self._node.unit) for port in (0, 1)
+                PortBounds(before[port], bounds[port], self._policies[port], self._node.unit) for port in self._ports
             ),
             states=tuple(packed(state) for state in ledger.states.get(NAME, ())),
             shards=shards,

@@ -9,6 +9,7 @@ import pytest
 import penstock as pk
 from penstock.core.errors import ConfigError
 from penstock.expressions import evaluate
+from penstock.expressions.view import View
 
 ODD = ["it's", 'say "hi"', "a b", "a.b", "`tick`", "select", "ü", "x;y", "--", "'"]
 
@@ -200,13 +201,13 @@ def test_queries_cannot_read_files(query, secret):
 
 def test_duckdb_itself_may_read_nothing(monkeypatch, secret):
     """Were a query to get through, the engine would still refuse it."""
-    rows = pa.table({"a": [1]})
-    columns = evaluate._Columns(rows)
+    rows = View.of(pa.table({"a": [1]}))
+    columns = evaluate._Columns(pa.schema({"a": pa.int64()}))
     for text in (f"(SELECT a FROM read_csv('{secret}'))", "(SELECT count(*) FROM rows)"):
         with pytest.raises(ConfigError, match=r"cannot be computed: .*(disabled|does not exist)"):
-            evaluate._run(rows, columns, [evaluate._Computed(text, frozenset())], [text])
+            evaluate._run(rows, columns, [evaluate._Computed("found", text, frozenset())], [text])
     monkeypatch.setattr(evaluate, "_database", duckdb.connect)
     found = evaluate._run(
-        rows, columns, [evaluate._Computed(f"(SELECT a FROM read_csv('{secret}'))", frozenset())], [""]
+        rows, columns, [evaluate._Computed("found", f"(SELECT a FROM read_csv('{secret}'))", frozenset())], [""]
     )
     assert found.column(0).to_pylist() == [42]

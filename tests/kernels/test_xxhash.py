@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.kernels.xxhash import can_xxhash, xxhash64
 from tests.oracle.xxhash import spark_hash
+from tests.streams import examples
 
 WIDE = Context(prec=60)
 DECIMALS = st.integers(-(10**38) + 1, 10**38 - 1).map(lambda digits: Decimal(digits).scaleb(-4, WIDE))
@@ -36,6 +37,7 @@ STRUCT = pa.struct({"a": pa.int32(), "b": pa.string()})
 
 @pytest.mark.parametrize("name", KINDS)
 @given(data=st.data())
+@examples(0.25)
 def test_the_hash_of_a_column_is_that_of_its_definition(name: str, data: st.DataObject):
     kind, values = KINDS[name]
     given_values = data.draw(st.lists(st.none() | values, max_size=40))
@@ -59,6 +61,7 @@ def test_a_struct_is_hashed_field_by_field(rows):
 
 @pytest.mark.parametrize("name", KINDS)
 @given(data=st.data())
+@examples(0.25)
 def test_a_slice_is_hashed_as_what_it_shows(name: str, data: st.DataObject):
     kind, values = KINDS[name]
     array = pa.array([None, data.draw(values), None] * 3, kind)

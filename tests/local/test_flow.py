@@ -498,7 +498,7 @@ def crowded(count: int, seed: int, epochs: int = 8, keys: int = 4) -> list[pa.Ta
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["left", "right", "semi"])
+@pytest.mark.parametrize("how", ["left", pytest.param("right", marks=pytest.mark.deep), "semi"])
 def test_a_page_too_large_to_rewrite_is_cut_and_its_parts_keep_the_file_they_share(how):
     """With 1 MB and 4,000 rows of 4 keys an epoch, a part that was marked anew used to delete the other's marks."""
     left, right = crowded(4_000, seed=0), crowded(4_000, seed=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 import penstock as pk
 
 
+@cache
 def pairs(method: str, memory: int, keys: int) -> list[tuple[int, ...]]:
     rng = np.random.default_rng(keys)
     flow = pk.LocalFlow(memory=memory)
@@ -30,7 +32,9 @@ def pairs(method: str, memory: int, keys: int) -> list[tuple[int, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("keys", [1, 3])
-@pytest.mark.parametrize("memory", [4_000, 8_000, 12_000])
+@pytest.mark.parametrize(
+    "memory", [4_000, *(pytest.param(memory, marks=pytest.mark.deep) for memory in (8_000, 12_000))]
+)
 @pytest.mark.parametrize("method", ["ewj", "ah_ewj", "rpwj"])
 def test_methods_that_spill_need_no_more_memory_than_others(method, memory, keys):
     assert pairs(method, memory, keys) == pairs("oa", memory, keys)
@@ -54,6 +58,6 @@ def rights(method: str, seed: int) -> Counter[tuple[str | None, str]]:
     return Counter(zip(*(out.table().column(name).to_pylist() for name in "lr"), strict=True))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.deep) for seed in (1, 2))])
 def test_room_that_ah_ewj_makes_in_the_other_window_is_there_at_once(seed):
     assert rights("ah_ewj", seed) == rights("oa", seed)

@@ -422,9 +422,9 @@ def test_a_column_of_nothing_comes_out_as_it_went_in(where):
 
 @pytest.mark.slow
 def test_lookups_in_several_tables_keep_no_more_of_them_than_one_does(tmp_path):
-    stream = pa.table({"k": np.random.default_rng(7).integers(0, 20_000, 8000), "t": range(8000)})
+    stream = pa.table({"k": np.random.default_rng(7).integers(0, 20_000, 3000), "t": range(3000)})
     flow = pk.LocalFlow(memory="600 kB")
-    halves = [stream.slice(0, 4000), stream.slice(4000)]
+    halves = [stream.slice(0, 1500), stream.slice(1500)]
     rows = flow.source(halves, time="t", progress=pk.ordered())
     for name in ("a", "b", "c"):
         table = pa.table({"k": range(20_000), name: [f"{n:030d}" for n in range(20_000)]})
@@ -433,7 +433,7 @@ def test_lookups_in_several_tables_keep_no_more_of_them_than_one_does(tmp_path):
         rows = rows.lookup(source, on="k", method="cinlj", freshness="latest")
     out = rows.to_memory()
     query = flow.run()
-    assert out.table().num_rows == 8000
+    assert out.table().num_rows == 3000
     place = next(iter(query._places.values()))[0]
     assert 0 < kept_by(place.budget) <= 150_000
 
@@ -444,14 +444,14 @@ def test_what_is_cached_gives_way_to_a_wide_row(tmp_path, memory):
     texts = [f"{n}" * (20_000 if n % 50 == 0 else 10) for n in range(300)]
     lists = [[n] * (5000 if n % 60 == 0 else 1) for n in range(300)]
     pq.write_table(pa.table({"k": range(300), "v": texts, "l": lists}), tmp_path / "wide.parquet", row_group_size=20)
-    stream = pa.table({"k": np.random.default_rng(0).integers(0, 320, 2000), "t": range(2000)})
-    halves = [stream.slice(0, 1000), stream.slice(1000)]
+    stream = pa.table({"k": np.random.default_rng(0).integers(0, 320, 800), "t": range(800)})
+    halves = [stream.slice(0, 400), stream.slice(400)]
     flow = pk.LocalFlow(memory=memory)
     source = flow.source(halves, time="t", progress=pk.ordered())
     table = pk.ParquetTable(str(tmp_path), ("k",))
     out = source.lookup(table, on="k", how="left", method="cinlj", freshness="latest").to_memory()
     flow.run()
-    assert out.table().num_rows == 2000
+    assert out.table().num_rows == 800
     rows = zip(out.table()["k"].to_pylist(), out.table()["v"].to_pylist(), strict=True)
     assert all(v == (texts[k] if k < 300 else None) for k, v in rows)
 
@@ -462,12 +462,12 @@ def test_rows_are_put_aside_in_the_memory_that_the_lookup_takes_without(tmp_path
     made = np.random.default_rng(1)
     pages = str(tmp_path / "pages")
     pk.write_page_table(pa.table({"k": np.arange(50_000), "pad": ["x" * 100] * 50_000}), pages, keys="k")
-    epochs = [pa.table({"k": made.integers(0, 50_000, 10_000), "t": np.arange(10_000) + n * 10_000}) for n in range(6)]
+    epochs = [pa.table({"k": made.integers(0, 50_000, 10_000), "t": np.arange(10_000) + n * 10_000}) for n in range(3)]
     flow = pk.LocalFlow(memory="2 MB")
     source = flow.source(epochs, time="t", progress=pk.ordered())
     out = source.lookup(pk.PageTable(pages), on="k", method="cinlj", shed=shed).to_memory()
     flow.start(trigger="5 ms")
-    assert sorted(out.table()["t"].to_pylist()) == list(range(60_000))
+    assert sorted(out.table()["t"].to_pylist()) == list(range(30_000))
 
 
 @pytest.mark.parametrize("method", ["auto", "inlj", "meshjoin", "hybridjoin", "cmeshjoin", "chybridjoin", "ssij"])

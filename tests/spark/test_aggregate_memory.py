@@ -18,7 +18,7 @@ from penstock.spark import experience
 from tests.spark.conftest import Feed
 from tests.worker_memory import drivers_memory, private_memory, watched
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("in_tasks")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("in_tasks", "compiled")]
 
 OPEN = 60
 """Windows that every row is in: they are so many steps long and slide by one."""
@@ -90,7 +90,7 @@ def closed(spark, folder: Path, rows: Rows, memory: int) -> dict[int, Closed]:
 
 @pytest.mark.parametrize(
     ("rows", "memory"),
-    [(Rows(100_000, 3), 16_000_000), pytest.param(Rows(1_000_000, 15), 128_000_000, marks=pytest.mark.deep)],
+    [(Rows(60_000, 3), 12_000_000), pytest.param(Rows(1_000_000, 15), 128_000_000, marks=pytest.mark.deep)],
 )
 def test_every_group_in_sixty_open_windows_is_exact_within_the_share(
     spark, tmp_path, rows, memory, record_property, monkeypatch

@@ -95,7 +95,7 @@ def by_duckdb(folder: Path) -> dict[str, Counter[Any]]:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_table_that_grows_gives_what_duckdb_gives_over_all_its_rows_wherever_an_epoch_runs(
-    interpreted, tmp_path, at, place
+    spark, tmp_path, at, place
 ):
     at(lambda: place)
     found: dict[str, Counter[Any]] = {}
@@ -108,7 +108,7 @@ def test_a_table_that_grows_gives_what_duckdb_gives_over_all_its_rows_wherever_a
             for name in ("left", "right"):
                 DeltaTable(str(tmp_path / name)).optimize.compact()
                 add(tmp_path / name, orders(last, seed=7, rows=20))
-        flow = pk.Flow(interpreted, checkpoint=f"{tmp_path}/checkpoint", memory="16 MB", shards=2 + start)
+        flow = pk.Flow(spark, checkpoint=f"{tmp_path}/checkpoint", memory="16 MB", shards=2 + start)
         outs = build(flow, tmp_path, limit=4)
         query = flow.run(end=start == 1)
         for name, out in outs.items():
@@ -122,14 +122,14 @@ def test_a_table_that_grows_gives_what_duckdb_gives_over_all_its_rows_wherever_a
     )
 
 
-def test_late_rows_of_commits_are_those_of_a_flow_in_process(interpreted, tmp_path, at):
+def test_late_rows_of_commits_are_those_of_a_flow_in_process(spark, tmp_path, at):
     random = Random(3)
     at(lambda: random.choice(PLACES))
     for epoch in range(3):
         late = orders(max(0, epoch - 1), 5 + epoch, rows=15)
         add(tmp_path, pa.concat_tables([orders(epoch, 0), late]))
     found = []
-    for flow in (pk.LocalFlow(), pk.Flow(interpreted, checkpoint=f"{tmp_path}/_checkpoint", memory="16 MB")):
+    for flow in (pk.LocalFlow(), pk.Flow(spark, checkpoint=f"{tmp_path}/_checkpoint", memory="16 MB")):
         rows = flow.delta(tmp_path, time="t", progress=pk.bounded_delay(20), max_commits=1)
         windows = rows.window(range=50, slide=50).by("shop", "day").agg(n=pk.count())
         outs = [windows.to_memory(), windows.late.to_memory(), rows.where("day > DATE '2024-02-28'").to_memory()]
@@ -152,21 +152,21 @@ def times_of(out: Any) -> list[int]:
     return sorted(out.table().column("t").to_pylist())
 
 
-def test_an_epoch_that_failed_is_repeated_with_the_same_rows_whatever_became_of_the_table(interpreted, tmp_path, at):
+def test_an_epoch_that_failed_is_repeated_with_the_same_rows_whatever_became_of_the_table(spark, tmp_path, at):
     at(lambda: "driver")
     folder = tmp_path / "in"
     plain(folder, 1, 2)
     plain(folder, 3)
     (lost,) = [path for path in folder.glob("p=*/*.parquet") if path.stat().st_mtime_ns == newest(folder)][:1]
     lost.rename(tmp_path / "lost")
-    flow, _ = reading(interpreted, tmp_path)
+    flow, _ = reading(spark, tmp_path)
     with pytest.raises(SourceError, match=rf"{lost.name} is gone.*VACUUM"):
         flow.run()
     (tmp_path / "lost").rename(lost)
     DeltaTable(str(folder)).optimize.compact()
     DeltaTable(str(folder)).create_checkpoint()
     plain(folder, 4)
-    flow, out = reading(interpreted, tmp_path)
+    flow, out = reading(spark, tmp_path)
     query = flow.run(end=False)
     assert [report.rows_in["source0"] for report in query.progress().epochs] == [3, 1]
     assert times_of(out) == [1, 2, 3, 4]
@@ -177,48 +177,48 @@ def newest(folder: Path) -> int:
     return max(path.stat().st_mtime_ns for path in folder.glob("p=*/*.parquet"))
 
 
-def test_commits_are_taken_by_version_though_their_files_are_of_another_age(interpreted, tmp_path):
+def test_commits_are_taken_by_version_though_their_files_are_of_another_age(spark, tmp_path):
     for n in range(4):
         plain(tmp_path / "in", n)
     for n in range(4):
         os.utime(tmp_path / "in" / "_delta_log" / f"{n:020d}.json", (1_600_000_000 - n,) * 2)
-    flow, out = reading(interpreted, tmp_path, max_commits=3)
+    flow, out = reading(spark, tmp_path, max_commits=3)
     query = flow.run(end=False)
     assert [report.rows_in["source0"] for report in query.progress().epochs] == [4, 0]
     assert times_of(out) == [0, 1, 2, 3]
 
 
-def test_a_commit_that_changes_rows_stops_the_flow_until_it_is_told_to_skip_them(interpreted, tmp_path):
+def test_a_commit_that_changes_rows_stops_the_flow_until_it_is_told_to_skip_them(spark, tmp_path):
     plain(tmp_path / "in", 1, 2)
-    flow, _ = reading(interpreted, tmp_path)
+    flow, _ = reading(spark, tmp_path)
     flow.run(end=False)
     DeltaTable(str(tmp_path / "in")).delete("t = 1")
     plain(tmp_path / "in", 3)
-    flow, _ = reading(interpreted, tmp_path)
+    flow, _ = reading(spark, tmp_path)
     with pytest.raises(SourceError, match=r"Version 1 of Delta table .*/in deletes or rewrites rows"):
         flow.run(end=False)
-    flow, out = reading(interpreted, tmp_path, changes="skip")
+    flow, out = reading(spark, tmp_path, changes="skip")
     flow.run(end=False)
     assert times_of(out) == [3]
 
 
-def test_another_table_or_other_columns_at_a_restart_are_refused(interpreted, tmp_path):
+def test_another_table_or_other_columns_at_a_restart_are_refused(spark, tmp_path):
     plain(tmp_path / "in", 1)
     plain(tmp_path / "in", 2)
     schema = pa.schema({"t": pa.int64(), "p": pa.int64()})
-    flow, _ = reading(interpreted, tmp_path)
+    flow, _ = reading(spark, tmp_path)
     flow.run(end=False)
     more = pa.table({"t": [3], "p": [1], "w": ["new"]})
     write_deltalake(str(tmp_path / "in"), more, mode="append", schema_mode="merge")
     with pytest.raises(CheckpointError, match="w"):
-        reading(interpreted, tmp_path)[0].run(end=False)
-    flow, out = reading(interpreted, tmp_path, schema=schema)
+        reading(spark, tmp_path)[0].run(end=False)
+    flow, out = reading(spark, tmp_path, schema=schema)
     flow.run(end=False)
     assert times_of(out) == [3]
     shutil.rmtree(tmp_path / "in")
     plain(tmp_path / "in", 7)
     with pytest.raises(SourceError, match="is 0, but the flow has read version 2: it is another table"):
-        reading(interpreted, tmp_path, schema=schema)[0].run(end=False)
+        reading(spark, tmp_path, schema=schema)[0].run(end=False)
 
 
 def test_what_is_no_table_is_refused_while_the_flow_is_built(spark, tmp_path):

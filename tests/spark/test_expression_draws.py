@@ -36,7 +36,7 @@ from tests.draws.expressions import (
 )
 from tests.expressions.cases import kind_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiled")]
 
 COMPILED = {
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",

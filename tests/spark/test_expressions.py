@@ -7,7 +7,7 @@ import pytest
 from penstock.spark.types import arrow_columns
 from tests.expressions.cases import BEHIND_NULLS, CASES, FAILING, REFUSED, ROWS, UNREAD, differences
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiled")]
 
 AT_ONCE = 200
 """Expressions in one query: more make it too long to compile."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import penstock as pk
+from penstock.spark.engine import Engine
 from penstock.spark.place import Placement
 from tests.draws.joins import JoinRun, as_source, difference, draw_runs
 from tests.spark.conftest import Feed
@@ -33,6 +34,22 @@ def anywhere(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Placement, "choose", choose_any)
     return places
+
+
+@pytest.fixture
+def with_or_without_payload(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
+    """Let rows of a source leave payload behind in some epochs and bring it in others; how often was which."""
+    times: Counter[bool] = Counter()
+    random, leave_behind = Random(8), Engine._leave_behind
+
+    def leave_some(self: Engine, files: dict[Any, Any]) -> dict[str, tuple[int, int]]:
+        some = {source: found for source, found in files.items() if source.row is not None and found}
+        drawn = {source: random.random() < 0.6 for source in some}
+        times.update(drawn.values())
+        return leave_behind(self, {source: found for source, found in some.items() if drawn[source]})
+
+    monkeypatch.setattr(Engine, "_leave_behind", leave_some)
+    return times
 
 
 def ran(spark, runs: list[JoinRun], folder: Path) -> list[tuple[Counter[Any], int]]:
@@ -70,7 +87,13 @@ def _join(flow: pk.Flow, feeds: list[Feed], number: int, run: JoinRun, place: in
     case = run.case
     left, right = (
         flow.parquet(
-            feed.folder, time="t", schema=feed.schema, progress=case.policies[side], name=f"{name}{number}", max_files=1
+            feed.folder,
+            time="t",
+            schema=feed.schema,
+            progress=case.policies[side],
+            name=f"{name}{number}",
+            max_files=1,
+            payload=["source", "row", "source", "auto"][(number + side) % 4],
         )
         for side, (feed, name) in enumerate(zip(feeds, "lr", strict=True))
     )
@@ -80,9 +103,11 @@ def _join(flow: pk.Flow, feeds: list[Feed], number: int, run: JoinRun, place: in
     return joined.select("id", f"{other} AS id_right")
 
 
-def test_random_joins_of_files_equal_those_of_duckdb_wherever_an_epoch_runs(spark, tmp_path, draws, anywhere):
+def test_random_joins_of_files_equal_those_of_duckdb_wherever_an_epoch_runs(
+    spark, tmp_path, draws, anywhere, with_or_without_payload
+):
     failures = []
-    for flow, seed in enumerate(draws(32)):
+    for flow, seed in enumerate(draws(16)):
         runs = draw_runs(seed, JOINS)
         for number, (run, found) in enumerate(zip(runs, ran(spark, runs, tmp_path / str(flow)), strict=True)):
             said = difference(run, *found)
@@ -90,3 +115,4 @@ def test_random_joins_of_files_equal_those_of_duckdb_wherever_an_epoch_runs(spar
                 failures.append(f"--draw={seed}, join {number}: {said}\n{run}")
     assert not failures, f"{len(failures)} cases are wrong:\n" + "\n".join(failures)
     assert set(anywhere) == {"driver", "tasks", "spark"}
+    assert set(with_or_without_payload) == {True, False}

@@ -13,21 +13,27 @@ from tests.spark.conftest import Feed
 from tests.spark.test_memory import MEMORY, SHARE, WIDE, two_streams
 from tests.worker_memory import drivers_memory, private_memory, watched
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.own_place]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.own_place, pytest.mark.usefixtures("compiled")]
+
+EPOCHS = 8
+"""So many that some, and not all, of an epoch's rows fit where the driver is."""
 
 
-def run(spark, folder: Path, feeds: list[Feed], frames: bool) -> tuple[int, int, set[str]]:
-    """Join two streams in a window that never closes: pairs, the most bytes of state, and where epochs ran."""
+def run(spark, folder: Path, feeds: list[Feed], frames: bool, payload: str = "row") -> tuple[int, int, set[str]]:
+    """Join two streams in a window that never closes: pairs, the most bytes of state, and where epochs ran.
+
+    Where payload stays in the files, all of it is asked for.
+    """
     flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory=MEMORY)
     options = {"time": "t", "progress": pk.ordered()}
     left, right = (
         flow.source(side.stream(spark), name=side.folder.name, **options)
         if frames
-        else flow.parquet(side.folder, name=side.folder.name, max_files=1, **options)
+        else flow.parquet(side.folder, name=side.folder.name, max_files=1, payload=payload, **options)
         for side in feeds
     )
     joined = left.join(right, on="k", within=pk.band(before=10**9, after=10**9))
-    joined.select("id", "id_right").to_parquet(str(folder / "out"))
+    (joined if payload == "source" else joined.select("id", "id_right")).to_parquet(str(folder / "out"))
     query = flow.run(end=False)
     epochs = query.progress().epochs
     places = {epoch.place.partition(":")[0] for epoch in epochs}
@@ -47,9 +53,9 @@ def test_private_memory_stays_within_the_share_wherever_an_epoch_runs(
         monkeypatch.setattr(Placement, "choose", lambda self, nbytes: ("tasks", "said"))
     memory = drivers_memory if place == "driver" else private_memory
     rows = int(times * MEMORY / 2 / (WIDE + 40))
-    feeds = two_streams(tmp_path / "big", rows)
+    feeds = two_streams(tmp_path / "big", rows, EPOCHS)
     for name in ("warm", "warmer"):
-        run(spark, tmp_path / name, two_streams(tmp_path / name, 2000), frames)
+        run(spark, tmp_path / name, two_streams(tmp_path / name, 2000, EPOCHS), frames)
     # What tests before this one have left in this process is not the flow's.
     gc.collect()
     baseline = max(memory().values())
@@ -64,3 +70,25 @@ def test_private_memory_stays_within_the_share_wherever_an_epoch_runs(
     above = most[0] - baseline
     record_property("private_memory_above_baseline", above)
     assert above <= 1.25 * SHARE, f"{above / SHARE:.2f} × the share at {times} × the budget"
+
+
+@pytest.mark.parametrize("place", ["driver", "tasks"])
+def test_f05_private_memory_stays_within_the_share_while_payload_stays_in_files(
+    spark, tmp_path, place, record_property, monkeypatch
+):
+    """Rows would take 8 times the budget; in state they have keys, times and places, and results get the rest."""
+    monkeypatch.setattr(Placement, "choose", lambda self, nbytes: (place, "said"))
+    memory = drivers_memory if place == "driver" else private_memory
+    rows = int(8 * MEMORY / 2 / (WIDE + 40))
+    feeds = two_streams(tmp_path / "big", rows, EPOCHS)
+    for name in ("warm", "warmer"):
+        run(spark, tmp_path / name, two_streams(tmp_path / name, 2000, EPOCHS), False, "source")
+    gc.collect()
+    baseline = max(memory().values())
+    with watched(memory) as most:
+        pairs, state, _ = run(spark, tmp_path / "big", feeds, False, "source")
+    assert pairs == len(range(0, rows, 10))
+    assert state <= 100 * 2 * rows
+    above = most[0] - baseline
+    record_property("private_memory_above_baseline", above)
+    assert above <= 1.25 * SHARE, f"{above / SHARE:.2f} × the share"

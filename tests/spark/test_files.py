@@ -454,7 +454,7 @@ def test_what_cannot_be_read_is_refused_while_the_flow_is_built(request, tmp_pat
 
 
 def test_only_the_columns_that_are_needed_are_read(spark, tmp_path, monkeypatch, at):
-    from penstock.spark import here
+    from penstock.storage import payload
 
     at(lambda: "driver")
     write(tmp_path / "in", 0, events(0))
@@ -464,8 +464,8 @@ def test_only_the_columns_that_are_needed_are_read(spark, tmp_path, monkeypatch,
         asked.append(columns)
         return read(files, path, columns, *more, **options)
 
-    read = here.read_file
-    monkeypatch.setattr(here, "read_file", watched)
+    read = payload.read_file
+    monkeypatch.setattr(payload, "read_file", watched)
     flow = pk.Flow(spark, checkpoint=f"{tmp_path}/checkpoint", memory="16 MB")
     out = flow.parquet(tmp_path / "in", time="t").where("bid.price > 40").window(range=50, slide=50).agg(n=pk.count())
     out.to_memory()

@@ -83,12 +83,12 @@ def _join(flow: pk.Flow, rows, number: int, run: JoinRun, place: int) -> pk.Stre
     return joined.select(f"{number} AS number", "id", f"{other} AS id_right")
 
 
-def test_random_joins_on_spark_equal_those_of_duckdb(interpreted, tmp_path, draws):
+def test_random_joins_on_spark_equal_those_of_duckdb(spark, tmp_path, draws):
     failures = []
     for flow, seed in enumerate(draws(6)):
         runs = draw_runs(seed, JOINS)
         for number, (run, found) in enumerate(
-            zip(runs, ran(interpreted, runs, tmp_path / str(flow), flow % OUTLET == 0), strict=True)
+            zip(runs, ran(spark, runs, tmp_path / str(flow), flow % OUTLET == 0), strict=True)
         ):
             said = difference(run, *found)
             if said:

@@ -242,7 +242,7 @@ PAD = 12_000
 OVERLOADED = 8_000_000
 
 
-@pytest.mark.parametrize("seconds", [3, pytest.param(60, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("seconds", [2, pytest.param(60, marks=pytest.mark.deep)])
 def test_under_overload_rows_are_put_aside_and_in_the_silence_after_it_all_come_out_once(
     spark, feed, tmp_path, record_property, seconds
 ):

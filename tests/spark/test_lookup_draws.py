@@ -87,11 +87,11 @@ def ran(spark, cases: Sequence[LookupCase], folder: Path, postgres: str | None, 
     return found
 
 
-def test_random_lookups_on_spark_equal_joins_of_duckdb(interpreted, tmp_path, draws, postgres_if_there):
+def test_random_lookups_on_spark_equal_joins_of_duckdb(spark, tmp_path, draws, postgres_if_there):
     failures = []
     for flow, seed in enumerate(draws(17)):
         cases = [case for case in drawn(seed) if case.store != "postgresql" or postgres_if_there]
-        found = ran(interpreted, cases, tmp_path / str(flow), postgres_if_there, frames=flow % 4 == 0)
+        found = ran(spark, cases, tmp_path / str(flow), postgres_if_there, frames=flow % 4 == 0)
         for number, case in enumerate(cases):
             wrong = difference(case, found[number])
             if wrong:

@@ -18,7 +18,7 @@ from penstock.storage.tables.pages import PageTable
 from tests.spark.conftest import Feed
 from tests.worker_memory import private_memory, watched
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("in_tasks")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("in_tasks", "compiled")]
 
 MEMORY = 32_000_000
 SHARE = MEMORY // 2
@@ -129,15 +129,15 @@ def expected(keys: np.ndarray, rows: int) -> list[int]:
 
 
 OFTEN = [
-    ("pages", "inlj"),
     ("pages", "cinlj"),
-    ("pages", "hybridjoin"),
     ("pages by text", "hybridjoin"),
     ("pages", "cmeshjoin"),
     ("parquet", "cinlj"),
     ("sqlite", "inlj"),
 ]
 SELDOM = [
+    ("pages", "inlj"),
+    ("pages", "hybridjoin"),
     ("pages", "partitioned"),
     ("pages by text", "cinlj"),
     ("pages by text", "partitioned"),

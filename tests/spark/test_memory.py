@@ -12,20 +12,20 @@ import penstock as pk
 from tests.spark.conftest import Feed
 from tests.worker_memory import private_memory, watched
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("in_tasks")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("in_tasks", "compiled")]
 
 MEMORY = 16_000_000
 SHARE = MEMORY // 2
 WIDE = 1000
-EPOCHS = 8
+EPOCHS = 5
 SCHEMA = pa.schema({"k": pa.int64(), "t": pa.int64(), "id": pa.int64(), "payload": pa.string()})
 
 
-def two_streams(folder: Path, rows: int) -> list[Feed]:
+def two_streams(folder: Path, rows: int, epochs: int = EPOCHS) -> list[Feed]:
     """Two streams of `rows` each in a few epochs; one row in ten has a partner."""
     feeds = [Feed(folder / name, SCHEMA) for name in ("left", "right")]
-    for epoch in range(EPOCHS):
-        ids = np.arange(epoch * rows // EPOCHS, (epoch + 1) * rows // EPOCHS)
+    for epoch in range(epochs):
+        ids = np.arange(epoch * rows // epochs, (epoch + 1) * rows // epochs)
         for port, side in enumerate(feeds):
             keys = np.where(ids % 10 == 0, ids, -1 - 2 * ids - port)
             payload = pa.array(["x" * WIDE], pa.string()).take(pa.array(np.zeros(ids.size, np.int64)))
@@ -49,11 +49,11 @@ def run(spark, folder: Path, feeds: list[Feed], method: str, *, end: bool) -> tu
     return sum(count for count, _ in totals), sum(total for _, total in totals), state
 
 
-OFTEN = [(32, "auto"), (8, "rpwj")]
+OFTEN = [(8, "auto"), (2, "rpwj")]
 SELDOM = [
-    *((times, "auto") for times in (0.5, 2, 8)),
+    *((times, "auto") for times in (0.5, 2, 32)),
     *((times, method) for times in (2, 8, 32) for method in ("ewj", "ah_ewj")),
-    *((times, "rpwj") for times in (2, 32)),
+    *((times, "rpwj") for times in (4, 8, 32)),
 ]
 CASES = [*OFTEN, *(pytest.param(*case, marks=pytest.mark.deep) for case in SELDOM)]
 
@@ -75,8 +75,8 @@ def test_private_memory_stays_within_the_share_whatever_the_state(spark, tmp_pat
     assert above <= 1.25 * SHARE, f"{above / SHARE:.2f} × the share at {times} × the budget"
 
 
-def test_a_hot_key_with_a_hundred_million_matches_stays_within_the_share(spark, tmp_path):
-    rows = 20_000
+def test_a_hot_key_with_nine_million_matches_stays_within_the_share(spark, tmp_path):
+    rows = 6_000
     schema = pa.schema({"k": pa.int64(), "t": pa.int64()})
     feeds = [Feed(tmp_path / name, schema) for name in ("left", "right")]
     for port, feed in enumerate(feeds):

@@ -24,15 +24,15 @@ EVENTS = Events(epoch_rows=2000, epochs=3, pause_us=6_000_000)
 
 
 @pytest.mark.parametrize("source", ["files", pytest.param("dataframe", marks=pytest.mark.deep)])
-def test_every_query_gives_the_rows_of_its_definition(interpreted: SparkSession, tmp_path: Path, source: str):
+def test_every_query_gives_the_rows_of_its_definition(spark: SparkSession, tmp_path: Path, source: str):
     EVENTS.write(tmp_path / "events", files_per_epoch=2)
     definition = Definition(tmp_path / "events")
-    flow = pk.Flow(interpreted, checkpoint=str(tmp_path / "state"), memory="512 MB")
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "state"), memory="512 MB")
     folder, progress = str(tmp_path / "events"), pk.bounded_delay("4 s")
     if source == "files":
         events = flow.parquet(folder, time="dateTime", progress=progress, name="events", max_files=2)
     else:
-        reader = interpreted.readStream.schema(interpreted.read.parquet(folder).schema)
+        reader = spark.readStream.schema(spark.read.parquet(folder).schema)
         frame = reader.option("maxFilesPerTrigger", 2).parquet(folder)
         events = flow.source(frame, time="dateTime", progress=progress, name="events")
     results = {name: query.build(flow, events).to_memory() for name, query in QUERIES.items()}

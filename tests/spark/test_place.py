@@ -64,3 +64,12 @@ def test_an_epoch_without_rows_teaches_nothing():
     placement = Placement()
     placement.learn("driver", 0, seconds=3.0)
     assert placement.choose(5)[1] == "no epoch has been measured yet"
+
+
+def test_tasks_are_taken_to_save_only_what_one_core_did_alone():
+    placement = Placement(tasks=2)
+    for _ in range(2):
+        placement.learn("driver", 10**8, seconds=10, alone=0.0)
+    assert placement.choose(10**8) == ("driver", "10.00 s are predicted there, 10.25 s in tasks")
+    placement.learn("driver", 10**8, seconds=10, alone=1.7)
+    assert placement.choose(10**8) == ("tasks", "9.55 s are predicted there, 10.00 s where the driver is")

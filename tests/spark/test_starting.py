@@ -225,3 +225,26 @@ def test_a_flow_that_would_read_its_own_results_or_state_is_refused(spark, build
     with pytest.raises(pk.ConfigError, match=r"Source 'orders' reads '.*/orders', which is in checkpoint="):
         flow.run()
     assert not (tmp_path / "flow.json").exists()
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["two", "several"])
+def test_streams_that_change_places_in_a_join_are_refused(spark, tmp_path, feed, several):
+    """Their state would be taken for that of the other, if their columns are alike."""
+    feeds = {name: feed(name, [pa.table({"k": [1, 2], "t": [0, 1]})]) for name in ("a", "b", "c")}
+
+    def joined(order: str):
+        flow = pk.Flow(spark, checkpoint=f"{tmp_path}/checkpoint", memory="16 MB")
+        told = {"time": "t", "progress": pk.ordered()}
+        streams = {name: flow.parquet(each.folder, name=name, **told) for name, each in feeds.items()}
+        if several:
+            flow.join(**{name: streams[name] for name in order}, on=["a.k = b.k", "b.k = c.k"]).to_memory()
+        else:
+            first, second, third = (streams[name] for name in order)
+            first.join(second, on="k", within=pk.always()).to_memory()
+            third.to_memory()
+        return flow
+
+    joined("abc").run(end=False)
+    with pytest.raises(pk.CheckpointError, match="in another order than at the last start"):
+        joined("bac").run(end=False)
+    joined("abc").run(end=False)

@@ -431,7 +431,9 @@ def test_an_epoch_on_the_driver_may_have_no_lists_to_put_out(spark, tmp_path):
     assert out.table().column("all").to_pylist() == [[0, 1, 2]]
 
 
-def test_rows_that_make_as_many_partials_go_as_they_are_until_partials_are_tried_again(spark, tmp_path, monkeypatch):
+def test_rows_that_make_as_many_partials_go_as_they_are_until_partials_are_tried_again(
+    spark, tmp_path, monkeypatch, in_tasks
+):
     monkeypatch.setattr(experience, "_FEW", 0)
     monkeypatch.setattr(experience, "_TRY_AGAIN", 1)
     feed = Feed(tmp_path / "rows", COLUMNS)

@@ -208,7 +208,12 @@ def refusal(sql: str) -> tuple[int, int, str, str]:
         ("SELECT * FROM a [RANGE 3 s], b [RANGE 3 s]", "b", "No key joins a and b. Write WHERE a.k = b.k."),
         ("SELECT * FROM a [RANGE 3 s], b WHERE a.k = b.k", "b", "A join must say how long a row can be met. Write b"),
         ("SELECT * FROM a [RANGE 3 s], a [RANGE 3 s] WHERE a.k = a.k", "a", "Both streams are called a. Write AS and"),
-        ("SELECT * FROM a, b, c WHERE a.k = b.k", "c", "A query joins two streams. Join the result with the third in"),
+        (
+            "SELECT * FROM a, b, a WHERE a.k = b.k",
+            "a",
+            "Two streams are called a. Write AS and another name after one.",
+        ),
+        ("SELECT * FROM a [RANGE 3 s], b, c WHERE a.k = b.k", "b", "In a join of several streams all have the same"),
         ("SELECT * FROM a [RANGE 3 s], b [RANGE 3 s] WHERE k = b.k", "k", "Which stream is k of? Write what FROM"),
         ("SELECT * FROM a [RANGE 3 s] LEFT JOIN b [RANGE 3 s] ON a.k = b.k AND b.x > 3", "b.x > 3", "ON of a left"),
         ("SELECT * FROM a [RANGE 3 s] LEFT JOIN b [RANGE 3 s] ON a.k = b.k WHERE b.x > 3", "b.x > 3", "WHERE would"),

@@ -22,8 +22,9 @@ from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError, SourceError
 from penstock.core.files import Files, InputFile
+from penstock.local.files import FileFeed
 from penstock.storage.delta import CommitLog, commits_from, delta_files, first_version, inputs_of
-from penstock.storage.scans import epochs_of, portions, read_file
+from penstock.storage.scans import portions, read_file
 from tests.streams import examples
 
 
@@ -49,7 +50,7 @@ def ids_of(files: Files, last: int, reached: int | None) -> list[int]:
 
 
 def epochs(files: Files) -> list[list[int]]:
-    return [sorted(rows.column("t").to_pylist()) for rows in epochs_of(files)]
+    return [sorted(rows.column("t").to_pylist()) for rows in FileFeed(files).tables]
 
 
 def log_file(folder: Path, version: int) -> Path:
@@ -271,7 +272,7 @@ def test_partition_columns_have_the_values_and_types_that_deltalake_reads(tmp_pa
     files = source(folder)
     assert files.columns == PARTITIONED.schema
     for _ in range(2):
-        found = pa.concat_tables(epochs_of(files)).sort_by("t").select(expected.column_names)
+        found = pa.concat_tables(FileFeed(files).tables).sort_by("t").select(expected.column_names)
         assert str(found.to_pylist()) == str(expected.to_pylist())
         assert found.column("text").to_pylist() == ["a/b", "ü %=\"'{}", None, None]
         DeltaTable(str(folder)).create_checkpoint()

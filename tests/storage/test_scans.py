@@ -14,7 +14,9 @@ import pytest
 
 from penstock.core.errors import ConfigError, SourceError
 from penstock.core.files import Files, pruned, standard_columns
-from penstock.storage.scans import epochs_of, files_of, listed_files, portions, read_file
+from penstock.expressions.view import View
+from penstock.local.files import FileFeed
+from penstock.storage.scans import files_of, listed_files, portions, read_file
 
 ROWS = pa.table({"t": range(5000), "s": [{"a": n, "b": "x" * 9} for n in range(5000)], "w": ["y" * 50] * 5000})
 
@@ -149,7 +151,7 @@ def test_files_are_listed_as_spark_lists_them_the_oldest_first(tmp_path):
 
 def local_rows(kind: str, folder: Path, schema: pa.Schema | None = None) -> list[dict]:
     files = files_of(kind, folder, schema, None, None)
-    return pa.concat_tables(epochs_of(files)).to_pylist()
+    return pa.concat_tables(FileFeed(files).tables).to_pylist()
 
 
 def test_only_a_field_without_a_character_is_null_in_csv(tmp_path):
@@ -213,7 +215,7 @@ def test_an_epoch_takes_so_many_files_or_bytes(tmp_path, limits, epochs):
     for number in range(10):
         pq.write_table(pa.table({"t": [number]}), tmp_path / f"{number}.parquet")
     files = files_of("parquet", tmp_path, None, *limits)
-    tables = list(epochs_of(files))
+    tables = list(FileFeed(files).tables)
     assert [table.num_rows for table in tables] == epochs
     assert pa.concat_tables(tables).column("t").to_pylist() == list(range(10))
 
@@ -227,3 +229,22 @@ def test_wide_rows_after_narrow_ones_do_not_make_a_large_piece(tmp_path):
     assert max(piece.nbytes for piece in pieces) < 16 * 1024 * 2020
     assert [piece.nbytes for piece in pieces][-2] < 2_200_000
     assert sum(piece.num_rows for piece in pieces) == len(texts)
+
+
+@pytest.mark.parametrize("limit", [64, 1 << 20])
+@pytest.mark.parametrize("size", [None, 1, 200_000])
+def test_texts_may_stay_encoded_and_mean_the_same(tmp_path, limit, size):
+    """A dictionary that gets too large for its page ends in the middle of a row group."""
+    words = [None if n % 7 == 0 else f"word {n % 5 if n % 3 else n % 40}" for n in range(30_000)]
+    event = [None if n % 11 == 0 else {"n": n, "word": word} for n, word in enumerate(words)]
+    rows = pa.table({"t": range(30_000), "word": words, "event": event})
+    path = tmp_path / "a.parquet"
+    pq.write_table(rows, path, row_group_size=9_000, dictionary_pagesize_limit=limit, data_page_size=1000)
+    files = files_of("parquet", tmp_path, None, None, None)
+    pieces = list(read_file(files, str(path), files.columns, size, texts="encoded"))
+    plain = [View.of(piece, files.columns).table() for piece in pieces]
+    assert pa.concat_tables(plain).equals(rows.cast(files.columns))
+    assert read(path, size=size).equals(rows.cast(files.columns))
+    if limit > 64:
+        assert all(pa.types.is_dictionary(piece.schema.field("word").type) for piece in pieces)
+        assert all(pa.types.is_dictionary(piece.schema.field("event").type.field("word").type) for piece in pieces)

@@ -63,6 +63,122 @@ class WindowError(ConfigError):
     """A window that can hold nothing, never moves, or cannot be had on this stream."""
 
 
+class PlanError(ConfigError):
+    """A multi-way join whose predicates or plan cannot be read, or leave a relation out."""
+
+    @classmethod
+    def not_a_predicate(cls, text: object) -> Self:
+        """A predicate is not ``alias.column = alias.column``.
+
+        >>> print(PlanError.not_a_predicate("li.orderkey"))
+        on='li.orderkey' is not an equality of two columns. Write it like 'li.orderkey = o.orderkey'.
+        """
+        return cls(f"on={text!r} is not an equality of two columns. Write it like 'li.orderkey = o.orderkey'.")
+
+    @classmethod
+    def not_a_condition(cls, text: object) -> Self:
+        """A condition cannot be read."""
+        return cls(
+            f"on={text!r} cannot be read as a condition. Write equalities like 'li.orderkey = o.orderkey', or "
+            f"conditions like 'li.price < o.limit'."
+        )
+
+    @classmethod
+    def names_no_stream(cls, text: object, column: str, aliases: Iterable[str]) -> Self:
+        """A condition names a column without its stream, or none of the streams that there are.
+
+        >>> print(PlanError.names_no_stream("x = 1", "x", ["a", "b"]))
+        on='x = 1': which stream is 'x' of? Write a.x or b.x.
+        """
+        ways = " or ".join(f"{alias}.{column.rpartition('.')[2]}" for alias in aliases)
+        return cls(f"on={text!r}: which stream is {column!r} of? Write {ways}.")
+
+    @classmethod
+    def about_nothing(cls, text: object) -> Self:
+        """A condition names no column.
+
+        >>> print(PlanError.about_nothing("1 = 1"))
+        on='1 = 1' names no column of a stream. Leave it out, or write a condition like 'li.price < o.limit'.
+        """
+        return cls(
+            f"on={text!r} names no column of a stream. Leave it out, or write a condition like 'li.price < o.limit'."
+        )
+
+    @classmethod
+    def one_sided(cls, text: object, alias: str) -> Self:
+        """Both columns of a predicate belong to the same relation."""
+        return cls(
+            f"on={str(text)!r} compares two columns of {alias!r} and joins it to nothing. "
+            f"Name another relation on one side, or filter {alias!r} before the join."
+        )
+
+    @classmethod
+    def unknown_alias(cls, argument: str, text: object, alias: str, aliases: Iterable[str]) -> Self:
+        """A plan or predicate names a relation that the join does not have.
+
+        >>> print(PlanError.unknown_alias("plan", "(li p) s", "p", ["li", "o", "s"]))
+        plan='(li p) s' names 'p', which is not a relation of this join. Its relations are: li, o, s.
+        """
+        known = list(aliases)
+        close = get_close_matches(alias, known, n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else f"Its relations are: {', '.join(known)}."
+        return cls(f"{argument}={str(text)!r} names {alias!r}, which is not a relation of this join. {hint}")
+
+    @classmethod
+    def alias_twice(cls, text: object, alias: str) -> Self:
+        """A plan names a relation more than once."""
+        return cls(
+            f"plan={str(text)!r} names {alias!r} more than once. Name each relation once; to join a stream with "
+            f"itself, give it to the join under two names."
+        )
+
+    @classmethod
+    def alias_missing(cls, text: object, missing: Sequence[str], instead: str) -> Self:
+        """A plan leaves relations out.
+
+        >>> print(PlanError.alias_missing("li o", ["s"], "(li o) s"))
+        plan='li o' leaves out 's'. Name every relation of the join, for example '(li o) s'.
+        """
+        left_out = ", ".join(map(repr, missing))
+        return cls(
+            f"plan={str(text)!r} leaves out {left_out}. Name every relation of the join, for example {instead!r}."
+        )
+
+    @classmethod
+    def cross_product(cls, text: object, left: str, right: str, instead: str) -> Self:
+        """The two sides of a node share no predicate.
+
+        >>> print(PlanError.cross_product("(o s) li", "o", "s", "(li o) s"))  # doctest: +NORMALIZE_WHITESPACE
+        plan='(o s) li' joins 'o' with 's', but no predicate connects them, so every row would meet every other.
+        Write plan='(li o) s', or add a predicate to on=.
+        """
+        return cls(
+            f"plan={str(text)!r} joins {left!r} with {right!r}, but no predicate connects them, so every row would "
+            f"meet every other. Write plan={instead!r}, or add a predicate to on=."
+        )
+
+    @classmethod
+    def unconnected(cls, group: Sequence[str], others: Sequence[str]) -> Self:
+        """No plan joins all relations without a cross product."""
+        return cls(
+            f"No predicate of on= connects {', '.join(map(repr, group))} with {', '.join(map(repr, others))}. "
+            f"Add one, such as '{group[0]}.key = {others[0]}.key', or run two joins."
+        )
+
+    @classmethod
+    def unreadable(cls, text: object, why: str) -> Self:
+        """The text of a plan breaks its grammar.
+
+        >>> print(PlanError.unreadable("(li o s", "a parenthesis is not closed"))  # doctest: +NORMALIZE_WHITESPACE
+        plan='(li o s' cannot be read: a parenthesis is not closed. Write names and parentheses, like '(li o) s' for
+        two joins in turn or 'li o s' for one operator that joins all three.
+        """
+        return cls(
+            f"plan={str(text)!r} cannot be read: {why}. Write names and parentheses, like '(li o) s' for two joins in "
+            f"turn or 'li o s' for one operator that joins all three."
+        )
+
+
 class SqlError(ConfigError):
     """A query that cannot be read; the message shows the place."""
 

@@ -15,6 +15,9 @@ Format = Literal["parquet", "arrow", "csv", "json", "delta"]
 Changes = Literal["refuse", "skip"]
 """What becomes of commits of a Delta table that delete or rewrite rows."""
 
+Payload = Literal["auto", "row", "source"]
+"""Where the columns of a row are that only results need: in the row, or in its source; auto is where it costs less."""
+
 Path = tuple[str, ...]
 """A column, or a field of a struct by the names that lead to it."""
 
@@ -118,6 +121,38 @@ def pruned(columns: pa.Schema, paths: Collection[Path]) -> pa.Schema:
     StructType(struct<price: int64>)
     """
     return pa.schema(list(_named(columns, paths)))
+
+
+def lacking(columns: pa.Schema, paths: Collection[Path]) -> pa.Schema:
+    """The columns without those, and without the fields of structs, that some paths name.
+
+    >>> event = pa.schema({"t": pa.int64(), "bid": pa.struct({"price": pa.int64(), "url": pa.string()})})
+    >>> lacking(event, [("bid", "url")]).field("bid").type, lacking(event, [("bid",)]).names
+    (StructType(struct<price: int64>), ['t'])
+    """
+    return pa.schema(list(_not_named(columns, paths)))
+
+
+def _not_named(fields: Iterable[pa.Field], paths: Collection[Path]) -> Iterator[pa.Field]:
+    for field in fields:
+        below = [path[1:] for path in paths if path[:1] == (field.name,)]
+        if not below:
+            yield field
+        elif all(below):
+            kept = list(_not_named(field.type, below))
+            if kept:
+                yield field.with_type(pa.struct(kept))
+
+
+def decoded(kind: pa.DataType) -> pa.DataType:
+    """The type of values of which some may be encoded by a dictionary.
+
+    >>> decoded(pa.struct({"url": pa.dictionary(pa.int32(), pa.string())}))
+    StructType(struct<url: string>)
+    """
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    return pa.struct([field.with_type(decoded(field.type)) for field in kind]) if pa.types.is_struct(kind) else kind
 
 
 def _named(fields: Iterable[pa.Field], paths: Collection[Path]) -> Iterator[pa.Field]:

@@ -37,6 +37,9 @@ NullKeys = Literal["group", "drop", "spread"]
 Arrivals = Literal["streamed", "sorted", "spooled"]
 """Rows are processed as they come, sorted by hash, or in order of time; the last two once all of them are there."""
 
+_LARGE_STATE = 16
+"""From so many times the share on, state is in so many pages that sorting arrivals first costs less than it saves."""
+
 
 class Origin(NamedTuple):
     """The column of a port that a column of the results has its type from."""
@@ -110,12 +113,21 @@ class Logic(Protocol):
         ...
 
 
-_SINCE: tuple[tuple[str, Any], ...] = (("punctuated", ()), ("keys", "merged"))
+_SINCE: tuple[tuple[str, Any], ...] = (("punctuated", ()), ("keys", "merged"), ("near", ()))
 """Settings that older checkpoints do not know, with the values that mean they are not used: these are not noted."""
 
 
 def _identity(value: Any) -> Any:
     return value if isinstance(value, str | int | bool) else getattr(value, "identity", str(value))
+
+
+def sorted_if_large(held: int, share: int) -> Arrivals:
+    """How arrivals best meet `held` bytes of pages in `share` of memory: of much state, sorted ones meet few each.
+
+    >>> sorted_if_large(10, share=100), sorted_if_large(10_000, share=100)
+    ('streamed', 'sorted')
+    """
+    return "sorted" if held > _LARGE_STATE * share else "streamed"
 
 
 class Operator(abc.ABC):
@@ -226,6 +238,10 @@ class Operator(abc.ABC):
     def origins(self, inputs: tuple[RowType, ...]) -> dict[str, Origin]:
         """For columns of the results, of which column of which port they have the type, if the types are alike."""
         return {name: Origin(0, name) for name in inputs[0].columns.names}
+
+    def carries(self, inputs: tuple[RowType, ...]) -> dict[str, Origin]:
+        """The columns of the results that it passes on from a row and never looks at: they may come later."""
+        return {}
 
     def arrivals(self, held: int, share: int) -> Arrivals:
         """In which order an epoch's rows are best processed, with `held` bytes of state in `share` of memory."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.absent import without_absent
 from penstock.core.rows import hashes_of, times_of
 from penstock.core.time import TIME_MIN, Time
 
@@ -116,7 +117,7 @@ def write_page(
         kind=kind,
         begin=0,
         end=rows.num_rows,
-        nbytes=rows.nbytes,
+        nbytes=without_absent(rows).nbytes,
         min_time=int(times.min()),
         max_time=int(times.max()),
         min_hash=int(hashes[0]),

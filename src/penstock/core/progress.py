@@ -373,17 +373,17 @@ def wake(tracks: Sequence[Track], policies: Sequence[Policy], units: Sequence[Ti
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a two-input operator promises about the results still to come.
+    """What an operator promises about the results still to come, which have a row of each of its ports.
 
-    `individual`: no later result has a left (right) time below it. `joint`: no later result has both its left time
-    below the first and its right time below the second; sound on its own and earlier than the individual bounds.
+    `individual`, by port: no later result has a row of that port with a time below it. `joint`: no later result has all
+    its times below those of their ports; sound on its own and earlier than the individual bounds.
 
     >>> Bounds((5, 3), (9, 8)).latest, Bounds((5, 3), (9, 8)).earliest
     (8, 3)
     """
 
-    individual: tuple[Time, Time] = (TIME_MIN, TIME_MIN)
-    joint: tuple[Time, Time] = (TIME_MIN, TIME_MIN)
+    individual: tuple[Time, ...] = (TIME_MIN, TIME_MIN)
+    joint: tuple[Time, ...] = (TIME_MIN, TIME_MIN)
 
     @classmethod
     def at(cls, bound: Time) -> Self:
@@ -392,15 +392,15 @@ class Bounds:
 
     @property
     def latest(self) -> Time:
-        """The bound on the later of a pair's two times: the smaller side of the joint box, or either individual bound.
+        """The bound on the latest of a result's times: the smallest side of the joint box, or any individual bound.
 
-        A pair whose later time is below both sides of the box lies inside it, so it is out already.
+        A result whose latest time is below all sides of the box lies inside it, so it is out already.
         """
         return max(*self.individual, min(self.joint))
 
     @property
     def earliest(self) -> Time:
-        """The bound on the earlier of a pair's two times: it takes both."""
+        """The bound on the earliest of a result's times: it takes all."""
         return min(self.individual)
 
 

@@ -24,6 +24,9 @@ MOMENT, SLIDE = "__moment", "__slide"
 """Columns that an aggregation adds to rows: their event time where `TIME` holds a row number, and whether a row slides
 a window."""
 
+PLACE = "__at_"
+"""What leads the name of the column that says where a row is in its source."""
+
 RESERVED = (HASH, TIME, "__tag", "__mark", "__late", "__source", MOMENT, SLIDE)
 """Names that a user's columns may not have: a host adds columns of its own beside them, too."""
 

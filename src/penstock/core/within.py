@@ -1,6 +1,6 @@
-"""Which rows of two streams are near enough in time to match: bands, per-stream windows, tumbling windows.
+"""Which rows of two streams are near enough in time to match: bands, per-stream windows, tumbling windows, or all.
 
-What a user writes (`Band`, `Tumbling`) becomes a `Reach` once the unit of the time columns is known. A reach
+What a user writes (`Band`, `Tumbling`, `Always`) becomes a `Reach` once the unit of the time columns is known. A reach
 answers one question – which times on the other stream can a row meet? – and everything a window join needs
 follows from it: whom to probe, when a row is dead, and which results can still come.
 """
@@ -139,6 +139,35 @@ class Buckets:
         return _lowered(times, into), _raised(times, self.size - 1 - into)
 
 
+@dataclass(frozen=True, slots=True)
+class Always:
+    """Every pair matches, however far apart its rows are in time: both streams are kept from their beginning on.
+
+    >>> [int(end[0]) for end in Always().reach("ticks").of(LEFT, np.array([7]))] == [TIME_MIN, TIME_MAX]
+    True
+    """
+
+    def reach(self, unit: TimeUnit) -> Reach:
+        """All of time."""
+        return AllOfTime()
+
+    def __str__(self) -> str:
+        return "always()"
+
+
+@dataclass(frozen=True, slots=True)
+class AllOfTime:
+    """The reach of a join without a window: any row can meet any other."""
+
+    def of(self, port: int, times: Times) -> tuple[Times, Times]:
+        """From the first time to the last."""
+        return np.full_like(times, TIME_MIN), np.full_like(times, TIME_MAX)
+
+
+Within = Band | Tumbling | Always
+"""What ``within=`` of a join may be."""
+
+
 @overload
 def band(*, before: DurationLike, after: DurationLike, ends: Ends = "[]") -> Band: ...
 @overload
@@ -203,6 +232,15 @@ def tumbling(size: DurationLike, origin: DurationLike = 0) -> Tumbling:
     tumbling(5 min)
     """
     return Tumbling(Duration.of(size, "size"), Duration.of(origin, "origin"))
+
+
+def always() -> Always:
+    """Match rows however far apart they are in time: a join over the full history of both streams.
+
+    >>> print(always())
+    always()
+    """
+    return Always()
 
 
 def _distance_before(value: DurationLike) -> Duration:

@@ -1,7 +1,8 @@
 """Spark SQL expressions over Arrow tables, in process: parsed as Spark's, evaluated by DuckDB.
 
-Only expressions that compute something, and only the columns they name, go through DuckDB; other columns pass as they
-are. DuckDB can read nothing else: no files, no extensions, no Python variables.
+Only expressions that compute something, and only the columns they name, go through DuckDB; other columns, and fields of
+structs, pass as they are, and Arrow itself compares with literals. DuckDB can read nothing else: no files, no
+extensions, no Python variables.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,13 @@ from penstock.core.errors import ConfigError, FlowError
 from penstock.core.files import Path
 from penstock.core.rows import TIME
 from penstock.expressions.kinds import Value, check_condition, quoted
+from penstock.expressions.view import View
 from penstock.flow.failures import in_a_line
 
 if TYPE_CHECKING:
     from sqlglot import exp
+
+    from penstock.expressions.native import Condition
 
 _ROW = "__row"
 """A column without values: there are as many rows as given even where no expression names a column of theirs."""
@@ -42,19 +46,7 @@ def select(rows: pa.Table, expressions: Sequence[str]) -> pa.Table:
     >>> select(pa.table({"a": [1, 2]}), ["a", "a * 2 AS twice"]).column("twice").to_pylist()
     [2, 4]
     """
-    columns = _Columns(rows)
-    shown = [item for text in expressions for item in _items(text, columns)]
-    if TIME in rows.column_names:
-        shown.append(_Passing(TIME, TIME))
-    computed = [item for item in shown if isinstance(item, _Computed)]
-    if any(item.expands for item in computed):
-        # How many columns it makes only DuckDB knows: all go through it, to come out in order.
-        computed = [columns.computed(item) if isinstance(item, _Passing) else item for item in shown]
-        return _as_given(_run(rows, columns, computed, expressions), rows)
-    if not computed:
-        return _side_by_side(rows, shown, iter(()))
-    found = _run(rows, columns, computed, expressions)
-    return _side_by_side(rows, shown, zip(found.column_names, found.columns, strict=True))
+    return selected(View.of(rows), expressions).table()
 
 
 def where(rows: pa.Table, condition: str) -> pa.Table:
@@ -63,13 +55,44 @@ def where(rows: pa.Table, condition: str) -> pa.Table:
     >>> where(pa.table({"a": [1, 2]}), "a > 1").num_rows
     1
     """
-    columns = _Columns(rows)
-    return _kept(rows, columns, condition, columns.find)
+    return held(View.of(rows), condition).table()
+
+
+def selected(rows: View, expressions: Sequence[str]) -> View:
+    """The same of rows whose columns are copied when they are asked for; what is computed is computed now."""
+    for text in expressions:
+        _parsed(text)
+    columns, shown = _shown(rows.schema, tuple(expressions))
+    computed = [item for item in shown if isinstance(item, _Computed)]
+    if any(item.expands for item in computed):
+        # How many columns it makes only DuckDB knows: all go through it, to come out in order.
+        everything = [item if isinstance(item, _Computed) else columns.computed(item) for item in shown]
+        return View.of(_as_given(_run(rows, columns, everything, expressions), rows.schema))
+    values = iter(_made(rows, columns, computed, expressions))
+    return rows.showing(
+        (item.name, next(values), ()) if isinstance(item, _Computed) else (item.name, item.column, item.path)
+        for item in shown
+    )
+
+
+def held(rows: View, condition: str) -> View:
+    """The rows for which a condition holds, their columns not yet copied."""
+    _parsed(condition)
+    columns, test = _tested(rows.schema, condition)
+    if test.native is not None:
+        return rows.kept(test.native(rows).combine_chunks())
+    return rows.kept(_truth(_made(rows, columns, [test], [condition])[0]))
 
 
 def where_pairs(rows: pa.Table, condition: str, sides: Sides) -> pa.Table:
     """The pairs for which `condition` over ``l`` and ``r`` holds; `sides` says which columns those names are."""
-    return _kept(rows, _Columns(rows), condition, _of_pairs(sides))
+    columns = _Columns(rows.schema)
+    test = columns.condition(condition, _of_pairs(sides))
+    return rows.filter(_truth(_run(View.of(rows), columns, [test], [condition]).column(0)))
+
+
+def _truth(found: pa.ChunkedArray) -> pa.BooleanArray:
+    return found.cast(pa.bool_()).combine_chunks()
 
 
 def goes_by_zone(expression: str, columns: pa.Schema, sides: Sides | None = None) -> bool:
@@ -79,7 +102,7 @@ def goes_by_zone(expression: str, columns: pa.Schema, sides: Sides | None = None
     >>> [goes_by_zone(text, columns) for text in ("price > 5", "at + INTERVAL 10 SECONDS", "hour(at)")]
     [False, False, True]
     """
-    known = _Columns(columns.empty_table())
+    known = _Columns(columns)
     if sides is not None:
         items: Iterable[_Item] = [known.bound(_parsed(expression), expression, _of_pairs(sides))]
     else:
@@ -111,7 +134,7 @@ def paths(expression: str, columns: pa.Schema) -> set[Path]:
     """
     from sqlglot import exp
 
-    known, tree = _Columns(columns.empty_table()), _parsed(expression)
+    known, tree = _Columns(columns), _parsed(expression)
     named: set[Path] = set()
     for node in tree.find_all(exp.Column):
         parts = [part.name for part in node.parts if not isinstance(part, exp.Star)]
@@ -122,24 +145,63 @@ def paths(expression: str, columns: pa.Schema) -> set[Path]:
     return named | {(name,) for name in known.names} if stars else named
 
 
+def passing(expression: str, columns: pa.Schema) -> list[tuple[str, Path]] | None:
+    """The columns, or fields of structs, that an expression passes on, by their new names; None if it computes.
+
+    >>> columns = pa.schema({"s": pa.struct({"a": pa.int64()}), "n": pa.int64()})
+    >>> passing("*", columns), passing("s.a AS a", columns), passing("n + 1", columns)
+    ([('s', ('s',)), ('n', ('n',))], [('a', ('s', 'a'))], None)
+    """
+    from sqlglot import exp
+
+    known, tree = _Columns(columns), _parsed(expression)
+    plain = tree.this if isinstance(tree, exp.Alias) else tree
+    if isinstance(plain, exp.Column) and len(plain.parts) > 1 and not isinstance(plain.this, exp.Star):
+        column, fields = known.find([part.name for part in plain.parts])
+        path = (column, *known.fields(column, fields))
+        return [(tree.alias or path[-1], path)]
+    items = list(_items(expression, known))
+    passed: list[tuple[str, Path]] = [(item.name, (item.column,)) for item in items if isinstance(item, _Passing)]
+    return passed if len(passed) == len(items) else None
+
+
+def needs_of_pairs(condition: str, columns: pa.Schema, sides: Sides) -> frozenset[str]:
+    """The columns of pairs that a condition over ``l`` and ``r`` names."""
+    return _Columns(columns).bound(_parsed(condition), condition, _of_pairs(sides)).needs
+
+
 @dataclass(frozen=True, slots=True)
 class _Passing:
-    """A column of the rows, under a name of its own."""
+    """A column of the rows, or a field of one, under a name of its own."""
 
     name: str
     column: str
+    path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Repeated:
+    """What an expression goes by if many rows have it in common: the texts of columns, and the minutes of times."""
+
+    texts: frozenset[str]
+    moments: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class _Computed:
     """An expression that DuckDB computes, and the columns it needs."""
 
+    name: str
     text: str
     needs: frozenset[str]
     value: Value | None = None
     """What is computed, if it is one value that an expression means."""
     expands: bool = False
     """Whether it may be several columns, as ``struct.*`` is."""
+    repeated: _Repeated | None = None
+    """What it is enough to compute it once for."""
+    native: Condition | None = None
+    """How Arrow computes it, if it can."""
 
 
 _Item = _Passing | _Computed
@@ -173,9 +235,9 @@ class _Names:
 class _Columns:
     """The columns of some rows, and what DuckDB, to which ``a`` and ``A`` are one name, calls them."""
 
-    def __init__(self, rows: pa.Table) -> None:
-        self._rows = rows
-        self.names = [name for name in rows.column_names if name != TIME]
+    def __init__(self, columns: pa.Schema) -> None:
+        self._schema = columns
+        self.names = [name for name in columns.names if name != TIME]
         self._known = _Names(self.names)
         self.inside = {TIME: TIME}
         for folded, alike in self._known.folded.items():
@@ -189,9 +251,22 @@ class _Columns:
         """The column of a dotted name, and the fields in it."""
         return self._known.find(parts[0]), parts[1:]
 
+    def place(self, parts: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+        """The column of a dotted name, and the fields that its other parts mean."""
+        column, fields = self.find(parts)
+        return column, tuple(self.fields(column, fields))
+
+    def passes(self, parts: Sequence[str]) -> bool:
+        """Whether a field comes out of DuckDB in the type that it has."""
+        column, path = self.place(parts)
+        kind = self._schema.field(column).type
+        for name in path:
+            kind = next(field.type for field in kind if field.name == name)
+        return kind in _AS_THEY_ARE
+
     def fields(self, column: str, names: Sequence[str]) -> Iterator[str]:
         """The fields of a column that names, one in the other, mean."""
-        kind, path = self._rows.schema.field(column).type, column
+        kind, path = self._schema.field(column).type, column
         for name in names:
             if not pa.types.is_struct(kind):
                 raise ConfigError(f"{path} has no field {name!r}: it is not a struct.")
@@ -204,15 +279,50 @@ class _Columns:
             kind, path = alike[0].type, f"{path}.{alike[0].name}"
             yield alike[0].name
 
-    def given(self, needs: Collection[str]) -> pa.Table:
+    def given(self, rows: View, needs: Collection[str]) -> pa.Table:
         """Some columns, and how many rows there are, as DuckDB sees them."""
-        needed = [name for name in self._rows.column_names if name in needs]
-        given = self._rows.select(needed).rename_columns([self.inside[name] for name in needed])
-        return given.append_column(_ROW, pa.nulls(self._rows.num_rows))
+        needed = [name for name in self._schema.names if name in needs]
+        columns = [*(rows.column(name).plain() for name in needed), pa.nulls(rows.num_rows)]
+        return pa.table(columns, names=[*(self.inside[name] for name in needed), _ROW])
+
+    def seen(self, needs: Collection[str]) -> pa.Schema:
+        """The types of these."""
+        fields = [self._schema.field(name).with_name(self.inside[name]) for name in self._schema.names if name in needs]
+        return pa.schema([*fields, pa.field(_ROW, pa.null())])
 
     def computed(self, item: _Passing) -> _Computed:
         """A column that passes, as an expression."""
-        return _Computed(f"{quoted(self.inside[item.column])} AS {quoted(item.name)}", frozenset([item.column]))
+        path = ".".join(quoted(name) for name in (self.inside[item.column], *item.path))
+        return _Computed(item.name, f"{path} AS {quoted(item.name)}", frozenset([item.column]))
+
+    def condition(self, written: str, find: Find) -> _Computed:
+        """A condition over these columns."""
+        bound = self.bound(_parsed(written), written, find)
+        if bound.value is None:
+            raise ConfigError(f"{written!r} is no condition: it gives several columns. Compare one with something.")
+        try:
+            check_condition(bound.value, written)
+        except ConfigError as error:
+            raise _cannot([written], error) from error
+        return bound
+
+    def repeated(self, tree: exp.Expression) -> _Repeated | None:
+        """What an expression goes by, if it costs enough to look for rows that have the same of it."""
+        from sqlglot import exp
+
+        if all(isinstance(node, exp.Connector) for node in tree.find_all(exp.Func)):
+            return None
+        texts, moments = set(), set()
+        for node in tree.find_all(exp.Column):
+            column, fields = self.find([part.name for part in node.parts])
+            kind = self._schema.field(column).type
+            if not fields and pa.types.is_string(kind):
+                texts.add(column)
+            elif not fields and pa.types.is_timestamp(kind) and _by_minutes(node.parent):
+                moments.add(column)
+            else:
+                return None
+        return _Repeated(frozenset(texts), frozenset(moments)) if texts or moments else None
 
     def bound(self, tree: exp.Expression, written: str, find: Find) -> _Computed:
         """A parsed expression over these columns."""
@@ -240,10 +350,10 @@ class _Columns:
         try:
             bound = tree.copy().transform(bind)
             if isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star):
-                return _Computed(bound.sql(dialect="duckdb"), frozenset(needs), expands=True)
+                return _Computed("", bound.sql(dialect="duckdb"), frozenset(needs), expands=True)
             value, name = (bound.this, bound.alias) if isinstance(bound, exp.Alias) else (bound, written)
-            meant = _meant(_Bound(written, tuple(meant_by_names), self.given(needs).schema, value))
-            return _Computed(f"{meant.sql} AS {quoted(name)}", frozenset(needs), meant)
+            meant = _meant(_Bound(written, tuple(meant_by_names), self.seen(needs), value))
+            return _Computed(name, f"{meant.sql} AS {quoted(name)}", frozenset(needs), meant)
         except ConfigError as error:
             raise _cannot([written], error) from error
         except Exception as error:  # sqlglot raises whatever it meets
@@ -278,6 +388,24 @@ def _meant(bound: _Bound) -> Value:
         return in_duckdb(bound.tree, type_of)
 
 
+@lru_cache(maxsize=256)
+def _shown(columns: pa.Schema, expressions: tuple[str, ...]) -> tuple[_Columns, list[_Item]]:
+    """What a select shows; the event time is always among it."""
+    known = _Columns(columns)
+    shown = [item for text in expressions for item in _items(text, known)]
+    return known, [*shown, _Passing(TIME, TIME)] if TIME in columns.names else shown
+
+
+@lru_cache(maxsize=256)
+def _tested(columns: pa.Schema, written: str) -> tuple[_Columns, _Computed]:
+    """A condition, and how Arrow computes it, if it can."""
+    from penstock.expressions import native
+
+    known = _Columns(columns)
+    test, tree = known.condition(written, known.find), _parsed(written)
+    return known, replace(test, repeated=known.repeated(tree), native=native.condition(tree, columns, known.place))
+
+
 def _items(text: str, columns: _Columns) -> Iterator[_Item]:
     """What one expression of a select gives."""
     from sqlglot import exp
@@ -294,33 +422,52 @@ def _items(text: str, columns: _Columns) -> Iterator[_Item]:
         except ConfigError as error:
             raise _cannot([text], error) from error
         yield _Passing(tree.alias or column, column)
+        return
+    bound = columns.bound(tree, text, columns.find)
+    if bound.expands:
+        yield bound
+    elif isinstance(plain, exp.Column) and columns.passes(parts := [part.name for part in plain.parts]):
+        yield _Passing(bound.name, *columns.place(parts))
     else:
-        yield columns.bound(tree, text, columns.find)
+        yield replace(bound, repeated=columns.repeated(plain))
 
 
-def _side_by_side(rows: pa.Table, shown: Sequence[_Item], computed: Iterator[tuple[str, pa.ChunkedArray]]) -> pa.Table:
-    both = [next(computed) if isinstance(item, _Computed) else (item.name, rows.column(item.column)) for item in shown]
-    return pa.table([column for _, column in both], names=[name for name, _ in both])
+def _by_minutes(node: exp.Expression | None) -> bool:
+    """Whether what a function gives of a time depends on its minute alone."""
+    from sqlglot import exp
+
+    if isinstance(node, exp.Cast | exp.TryCast):
+        return bool(node.to.this == exp.DataType.Type.DATE)
+    return isinstance(node, exp.Minute | exp.Hour | exp.Day | exp.Month | exp.Year)
 
 
-def _kept(rows: pa.Table, columns: _Columns, condition: str, find: Find) -> pa.Table:
-    """The rows for which a condition holds."""
-    bound = columns.bound(_parsed(condition), condition, find)
-    if bound.value is None:
-        raise ConfigError(f"{condition!r} is no condition: it gives several columns. Compare one with something.")
-    try:
-        check_condition(bound.value, condition)
-    except ConfigError as error:
-        raise _cannot([condition], error) from error
-    return rows.filter(_run(rows, columns, [bound], [condition]).column(0).cast(pa.bool_()))
+def _made(
+    rows: View, columns: _Columns, computed: Sequence[_Computed], written: Sequence[str]
+) -> list[pa.ChunkedArray]:
+    """What DuckDB computes; where many rows have in common what an expression goes by, once for all of these."""
+    found: dict[int, pa.ChunkedArray] = {}
+    for repeated in dict.fromkeys(item.repeated for item in computed):
+        places = [place for place, item in enumerate(computed) if item.repeated == repeated]
+        items = [computed[place] for place in places]
+        alike = None if repeated is None else rows.alike(sorted(repeated.texts), sorted(repeated.moments))
+        if alike is None:
+            values = _run(rows, columns, items, written).columns
+        else:
+            firsts, which = alike
+            needs = frozenset[str]().union(*(item.needs for item in items))
+            few = View.of(pa.table({name: rows.column(name).at(firsts) for name in needs}))
+            some = _run(few, columns, items, written).combine_chunks().take(pa.array(which))
+            values = some.columns
+        found |= dict(zip(places, values, strict=True))
+    return [found[place] for place in range(len(computed))]
 
 
-def _run(rows: pa.Table, columns: _Columns, computed: Sequence[_Computed], written: Sequence[str]) -> pa.Table:
+def _run(rows: View, columns: _Columns, computed: Sequence[_Computed], written: Sequence[str]) -> pa.Table:
     """What DuckDB computes."""
     import duckdb
 
     try:
-        with _engine(columns.given(frozenset().union(*(item.needs for item in computed)))) as engine:
+        with _engine(columns.given(rows, frozenset().union(*(item.needs for item in computed)))) as engine:
             return engine.sql(f"SELECT {', '.join(item.text for item in computed)} FROM given").to_arrow_table()
     except (duckdb.Error, RuntimeError, ValueError) as error:
         if rows.num_rows and isinstance(error, duckdb.DataError | duckdb.InvalidInputException):
@@ -361,12 +508,12 @@ _SETTINGS = """
 """
 
 
-def _as_given(found: pa.Table, rows: pa.Table) -> pa.Table:
+def _as_given(found: pa.Table, rows: pa.Schema) -> pa.Table:
     """DuckDB gives back some types as others (large strings, zones); a column that only passed keeps its own."""
     for place, name in enumerate(found.column_names):
-        column, given = found.column(place), rows.schema.get_field_index(name)
-        if given >= 0 and _same_family(column.type, rows.schema.field(given).type):
-            found = found.set_column(place, name, column.cast(rows.schema.field(given).type))
+        column, given = found.column(place), rows.get_field_index(name)
+        if given >= 0 and _same_family(column.type, rows.field(given).type):
+            found = found.set_column(place, name, column.cast(rows.field(given).type))
     return found
 
 
@@ -384,6 +531,12 @@ _COLOURS = re.compile("\\x1b\\[[0-9;]*m")
 """How a parser underlines a word in a terminal."""
 
 _STRINGS = {"string", "large_string", "string_view"}
+
+_AS_THEY_ARE = {
+    pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(),
+    pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"),
+}  # fmt: skip
+"""Types that DuckDB gives back as they are."""
 
 
 def _parsed(expression: str) -> exp.Expression:

@@ -8,7 +8,17 @@ from collections.abc import Iterator, Sequence
 from penstock.core.files import Path
 from penstock.core.progress import Punctuated
 from penstock.expressions.evaluate import paths
-from penstock.flow.graph import Node, OperatorNode, SelectNode, SourceNode, StatementNode, UnionNode, WhereNode, walk
+from penstock.flow.graph import (
+    FetchNode,
+    Node,
+    OperatorNode,
+    SelectNode,
+    SourceNode,
+    StatementNode,
+    UnionNode,
+    WhereNode,
+    walk,
+)
 from penstock.flow.sinks import Sink
 
 
@@ -48,6 +58,8 @@ def _of_input(node: Node, port: int, part: Node, taken: set[Path]) -> set[Path]:
         return taken | paths(node.condition, part.columns)
     if isinstance(node, UnionNode):
         return _whole(node)
+    if isinstance(node, FetchNode):
+        return _whole(part)
     if isinstance(node, StatementNode):
         return {(node.said,), *_whole(node)}
     raise TypeError(node)

@@ -9,6 +9,7 @@ from penstock.core.progress import Punctuated
 from penstock.core.waits import Waits
 from penstock.flow.display import Explanation
 from penstock.flow.graph import (
+    FetchNode,
     Node,
     OperatorNode,
     SelectNode,
@@ -27,8 +28,16 @@ Pilots = Mapping[str, Steering]
 """Who chooses for the operators whose method was left open, by their names."""
 
 
-def explain(sinks: Sequence[Sink], report: Report, pilots: Pilots, memory: int, slots: int, host: str) -> Explanation:
-    """The plan of a flow as text, sinks first, each indented under what it feeds."""
+def explain(
+    sinks: Sequence[Sink],
+    report: Report,
+    pilots: Pilots,
+    memory: int,
+    slots: int,
+    host: str,
+    homes: Sequence[str] = (),
+) -> Explanation:
+    """The plan of a flow as text, sinks first, each indented under what it feeds; `homes` say where payload is."""
     share = memory // slots
     lines = [f"{host}: {show_bytes(memory)} for all operators, {slots} tasks at a time, {show_bytes(share)} each"]
     ran = [epoch for epoch in report.epochs if epoch.place]
@@ -43,6 +52,7 @@ def explain(sinks: Sequence[Sink], report: Report, pilots: Pilots, memory: int, 
             lines.append(f"{sink}: {sink.delivery}")
             lines += _tree(sink.node, report, pilots, indent=1)
     lines += describe_sources(*(sink.node for sink in sinks))
+    lines += homes
     return Explanation("\n".join(lines))
 
 
@@ -65,6 +75,8 @@ def _describe(node: Node, report: Report, pilots: Pilots) -> list[str]:
         return [f"select {', '.join(map(str, node.expressions))} (native)"]
     if isinstance(node, WhereNode):
         return [f"where {node.condition} (native)"]
+    if isinstance(node, FetchNode):
+        return [f"fetch {', '.join(name for each in node.fetched for name, _ in each.columns)} from the sources"]
     if isinstance(node, UnionNode):
         return [f"union of {len(node.members)}: progress is that of the slowest"]
     raise TypeError(node)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import abc
 import threading
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, get_args
 
 import pyarrow as pa
 
@@ -13,20 +13,24 @@ from penstock.core.budget import parse_bytes, show_bytes
 from penstock.core.checks import is_number
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, FlowError, PenstockError
-from penstock.core.files import Changes, Format
+from penstock.core.files import Changes, Format, Payload
 from penstock.core.master import Freshness, TableSource
 from penstock.core.progress import NoPromise, Policy, Punctuated
-from penstock.core.rows import RESERVED
+from penstock.core.rows import PLACE, RESERVED
 from penstock.core.time import time_unit
+from penstock.core.within import Within
 from penstock.flow.display import Explanation, Status, preformatted
 from penstock.flow.graph import Node, OperatorNode, Pairs, SourceNode, check_unique, sources_of
 from penstock.flow.groups import guarded
+from penstock.flow.materialize import Materialize, asked_homes
+from penstock.flow.multi_way import MultiWay
 from penstock.flow.report import Report
 from penstock.flow.sinks import ParquetSink, Sink
 from penstock.flow.sql import build
 from penstock.flow.stream import Stream
 from penstock.operators.aggregate.config import Emit
 from penstock.operators.aggregate.methods import AggregateMethodLike
+from penstock.operators.multi_way import MultiJoinMethodLike
 
 
 class Query(Protocol):
@@ -137,6 +141,8 @@ class Flow(abc.ABC):
         self._streams: dict[str, Stream] = {}
         """The streams that sources became, by the names of the sources."""
         self._sinks: list[Sink] = []
+        self._homes: dict[SourceNode, Payload] = {}
+        """Where joins want payload of sources to be."""
         self._operators: list[str] = []
 
     def __repr__(self) -> str:
@@ -154,10 +160,23 @@ class Flow(abc.ABC):
         `ordered`, `bounded_tuples`, `punctuated`, `timer`) and, left out, promises nothing until the source ends.
         With ``punctuated(…, by="sensor")`` each sensor has a bound of its own.
         """
+        return self._source(data, time, progress, name, "row")
+
+    def _source(
+        self,
+        data: Any,
+        time: str,
+        progress: Policy | None,
+        name: str | None,
+        payload: Payload,
+        files: bool = False,
+    ) -> Stream:
         columns = self._columns_of(data)
-        for reserved in RESERVED:
-            if reserved in columns.names:
-                raise ConfigError(f"Column {reserved!r} has a name that penstock uses inside. Rename it in the source.")
+        for taken in columns.names:
+            if taken in RESERVED or taken.startswith(PLACE):
+                raise ConfigError(f"Column {taken!r} has a name that penstock uses inside. Rename it in the source.")
+        if payload not in get_args(Payload):
+            raise ConfigError(f"payload={payload!r} is no place. Write one of {', '.join(get_args(Payload))}.")
         check_unique(columns, "The source has")
         unit = time_unit(columns, time)
         policy = progress if progress is not None else NoPromise()
@@ -169,7 +188,16 @@ class Flow(abc.ABC):
         label = _text(name) or f"source{len(self._sources)}"
         if any(known.name == label for known in self._sources):
             raise ConfigError(f"name={label!r} is another source's name. Choose one of its own.")
-        node = SourceNode(columns=columns, time=time, unit=unit, name=label, progress=policy, data=data)
+        node = SourceNode(
+            columns=columns,
+            time=time,
+            unit=unit,
+            name=label,
+            progress=policy,
+            data=data,
+            payload=payload,
+            files=files,
+        )
         stream = Stream(self, node)
         if isinstance(policy, Punctuated) and policy.by:
             stream = self._operator(guarded(node, policy.by, self._operator_name(None, "guard")))
@@ -187,12 +215,17 @@ class Flow(abc.ABC):
         name: str | None = None,
         max_files: int | None = None,
         max_bytes: int | None = None,
+        payload: Payload = "auto",
     ) -> Stream:
         """Take rows from Parquet files, those of a folder and new ones as they come; see `source` for the rest.
 
         Arrow reads the columns that the flow needs, and nothing else. Columns are those of the first file, unless a
         `schema` names them; a column that a file lacks is null in its rows. On Spark, a source of files is faster than
         a DataFrame of the same. An epoch takes all new files, or at most `max_files`, or about `max_bytes` of them.
+
+        `payload` says where columns are that joins only pass on: with "source" they stay in the files, and are read for
+        results alone; with "row" they travel with the rows; "auto" takes what costs less. Files must stay as they are
+        while rows of theirs are in state.
 
         >>> import tempfile, penstock as pk, pyarrow.parquet as pq
         >>> folder = tempfile.mkdtemp()
@@ -203,7 +236,7 @@ class Flow(abc.ABC):
         >>> rows.table().to_pylist()
         [{'ts': 2, 'item': 'b'}]
         """
-        return self._file_source("parquet", path, time, schema, progress, name, max_files, max_bytes)
+        return self._file_source("parquet", path, time, schema, progress, name, max_files, max_bytes, payload)
 
     def arrow(
         self,
@@ -215,9 +248,10 @@ class Flow(abc.ABC):
         name: str | None = None,
         max_files: int | None = None,
         max_bytes: int | None = None,
+        payload: Payload = "auto",
     ) -> Stream:
         """Take rows from files of Arrow's IPC format (Feather), with or without a footer; see `parquet`."""
-        return self._file_source("arrow", path, time, schema, progress, name, max_files, max_bytes)
+        return self._file_source("arrow", path, time, schema, progress, name, max_files, max_bytes, payload)
 
     def csv(
         self,
@@ -229,12 +263,13 @@ class Flow(abc.ABC):
         name: str | None = None,
         max_files: int | None = None,
         max_bytes: int | None = None,
+        payload: Payload = "auto",
     ) -> Stream:
         """Take rows from CSV files, whose first line names the columns; see `parquet`.
 
         A field without a character is null, and a text in quotes is not. Without a `schema` the first file tells types.
         """
-        return self._file_source("csv", path, time, schema, progress, name, max_files, max_bytes)
+        return self._file_source("csv", path, time, schema, progress, name, max_files, max_bytes, payload)
 
     def json(
         self,
@@ -246,9 +281,10 @@ class Flow(abc.ABC):
         name: str | None = None,
         max_files: int | None = None,
         max_bytes: int | None = None,
+        payload: Payload = "auto",
     ) -> Stream:
         """Take rows from files with a JSON object on each line; see `parquet`. Fields not in the schema are ignored."""
-        return self._file_source("json", path, time, schema, progress, name, max_files, max_bytes)
+        return self._file_source("json", path, time, schema, progress, name, max_files, max_bytes, payload)
 
     def delta(
         self,
@@ -260,6 +296,7 @@ class Flow(abc.ABC):
         name: str | None = None,
         max_commits: int | None = None,
         changes: Changes = "refuse",
+        payload: Payload = "auto",
     ) -> Stream:
         """Take rows from a Delta table: those that it has, then those that commits add; see `source` for the rest.
 
@@ -281,7 +318,8 @@ class Flow(abc.ABC):
         [{'ts': 2, 'day': 'mon'}, {'ts': 3, 'day': 'tue'}]
         """
         _check_schema(schema)
-        return self.source(self._delta(path, schema, max_commits, changes), time, progress, name)
+        data = self._delta(path, schema, max_commits, changes)
+        return self._source(data, time, progress, name, payload, files=True)
 
     def _file_source(
         self,
@@ -293,9 +331,11 @@ class Flow(abc.ABC):
         name: str | None,
         max_files: int | None,
         max_bytes: int | None,
+        payload: Payload,
     ) -> Stream:
         _check_schema(schema)
-        return self.source(self._files(kind, path, schema, max_files, max_bytes), time, progress, name)
+        data = self._files(kind, path, schema, max_files, max_bytes)
+        return self._source(data, time, progress, name, payload, files=True)
 
     def sql(
         self,
@@ -309,7 +349,7 @@ class Flow(abc.ABC):
         """The results of a query in SQL: Spark's, with windows in brackets after an aggregate or a stream in FROM.
 
         FROM names the flow's sources, and `streams`, which are any streams of this flow by the names given here. A
-        query is WHERE, GROUP BY, HAVING, UNION ALL of streams, and a join of two of them. `emit` and `method` are those
+        query is WHERE, GROUP BY, HAVING, UNION ALL of streams, and a join of two or more. `emit` and `method` are those
         of `Windowed.agg`, for the query's aggregates; unless all results are final, `emitted` is their last column.
 
         >>> import penstock as pk
@@ -331,10 +371,57 @@ class Flow(abc.ABC):
                 raise ConfigError(
                     f"{name}= says how to aggregate, so no stream can be called that. Choose another name."
                 )
+        self._check_streams(streams)
+        return build(query, self._streams | streams, options)
+
+    def join(
+        self,
+        *,
+        on: str | Sequence[str],
+        within: Within | None = None,
+        plan: str = "auto",
+        time: str = "latest",
+        method: MultiJoinMethodLike = "auto",
+        materialize: Materialize | Mapping[str, Materialize] = "auto",
+        name: str | None = None,
+        **streams: Stream,
+    ) -> Stream:
+        """Join several streams on equal keys: ``flow.join(li=lines, o=orders, s=suppliers, on=[…])``.
+
+        `on`: equalities of two columns, ``"li.orderkey = o.orderkey"``, that connect all streams; any other condition
+        is asked of the results. `within`: how near in time every two rows of a result are, the one of the stream named
+        first being the left one; all rows there ever were if left out. `plan`: which streams are joined first, as in
+        ``"(li o) s"``; without parentheses, ``"li o s"``, all of them in one operator, for streams with one key.
+        `time`: which of its rows' times a result has for the next operator: the latest, the earliest, or that of one
+        stream, by its name. `method`: how one operator joins them all, ``"msj"`` if left out. `materialize`: when rows
+        get the columns that the join only passes on: ``"early"`` they bring them, ``"late"`` results fetch them from
+        the files that the rows came from; or one of these by stream, ``{"li": "late"}``. It is the `payload` of the
+        streams' sources, in other words, and chosen by cost if left out.
+
+        A column keeps its name if no other stream has one like it, or all that have it are joined by it; else it is led
+        by the name of its stream, as in ``o_comment``.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> items = flow.source(pa.table({"order": [1, 2], "shop": [7, 7], "t": [0, 5]}), time="t")
+        >>> orders = flow.source(pa.table({"order": [1, 2], "who": ["ann", "bob"], "t": [1, 6]}), time="t")
+        >>> shops = flow.source(pa.table({"shop": [7], "city": ["Ghent"], "t": [0]}), time="t")
+        >>> rows = flow.join(i=items, o=orders, s=shops, on=["i.order = o.order", "i.shop = s.shop"]).to_memory()
+        >>> _ = flow.run()
+        >>> rows.table().select(["order", "who", "city"]).sort_by("order").to_pylist()
+        [{'order': 1, 'who': 'ann', 'city': 'Ghent'}, {'order': 2, 'who': 'bob', 'city': 'Ghent'}]
+        """
+        if len(streams) < 2:
+            raise ConfigError("A join takes two streams or more. Write flow.join(a=…, b=…, on=['a.k = b.k']).")
+        self._check_streams(streams)
+        joined = MultiWay(streams, on, within).build(plan, time, name, method)
+        self._homes |= asked_homes(streams, materialize, self._homes)
+        return joined
+
+    def _check_streams(self, streams: Mapping[str, Any]) -> None:
         for name, stream in streams.items():
             if not isinstance(stream, Stream) or stream._flow is not self:
                 raise ConfigError(f"{name}={stream!r} is not a stream of this flow. Give one that flow.source(…) made.")
-        return build(query, self._streams | streams, options)
 
     @abc.abstractmethod
     def start(self, trigger: str | None = None) -> Query:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import pyarrow as pa
 
 from penstock.core.durations import TimeUnit
 from penstock.core.errors import ConfigError
+from penstock.core.files import Path, Payload
 from penstock.core.operator import Operator, Timing
 from penstock.core.progress import Policy
 from penstock.core.rows import RowType, first_twice
@@ -43,6 +44,23 @@ class SourceNode(Node):
     name: str
     progress: Policy
     data: Any
+    payload: Payload = "row"
+    """Where the columns are that only results need."""
+    files: bool = False
+    """Whether its rows are in files that can be read again."""
+    row: str | None = None
+    """The last column, if rows can leave payload behind: where each is in its source; null if it has all of it."""
+    home: Any = None
+    """The host's own: what finds the payload of such rows."""
+    lets_go: frozenset[Path] = frozenset()
+    """What they leave behind,"""
+    width: float = 0.0
+    """and about how many bytes that has in a row."""
+
+    @property
+    def given(self) -> pa.Schema:
+        """The columns that users know."""
+        return self.columns if self.row is None else pa.schema([f for f in self.columns if f.name != self.row])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,6 +90,27 @@ class WhereNode(Node):
         return (self.input,)
 
 
+class Fetched(NamedTuple):
+    """Columns that rows get from their source: by which column of row numbers, and for each which field it is there."""
+
+    row: str
+    home: Any
+    columns: tuple[tuple[str, Path], ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FetchNode(Node):
+    """Rows with the payload that stayed in their sources; those that have brought theirs stay as they are."""
+
+    input: Node
+    fetched: tuple[Fetched, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """One."""
+        return (self.input,)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class UnionNode(Node):
     """All the rows of several streams of the same columns: Meld."""
@@ -82,6 +121,10 @@ class UnionNode(Node):
     def inputs(self) -> tuple[Node, ...]:
         """The members."""
         return self.members
+
+
+StepNode = SelectNode | WhereNode | FetchNode
+"""What a row passes by itself."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -155,7 +198,7 @@ def late_columns(node: Node) -> pa.Schema:
     Where two sources give a name different types, the late rows have it as text.
     """
     kinds: dict[str, pa.DataType] = {}
-    for field in (field for source in sources_of(node) for field in source.columns):
+    for field in (field for source in sources_of(node) for field in source.given):
         kinds[field.name] = field.type if kinds.get(field.name, field.type) == field.type else pa.string()
     ours = [("late_source", pa.string()), ("late_reason", pa.string())]
     windows = windows_of(node)
@@ -166,7 +209,7 @@ def late_columns(node: Node) -> pa.Schema:
 
 def windows_of(node: Node) -> OperatorNode | None:
     """The operator whose windows a stream has, all or some of them, if it is one alone."""
-    while isinstance(node, SelectNode | WhereNode):
+    while isinstance(node, StepNode):
         node = node.input
     return node if _has_windows(node) else None
 
@@ -210,13 +253,18 @@ def passes(column: str | None, expressions: Sequence[Any]) -> bool:
     return any(str(e).strip() in ("*", column, f"`{column}`", f"Column<'{column}'>") for e in expressions)
 
 
+def time_type(node: Node) -> pa.DataType | None:
+    """The type of the column that shows the event time of a stream, if one does."""
+    return None if node.time is None else node.columns.field(node.time).type
+
+
 def clock_of(node: Node) -> tuple[tuple[str, ...], Timing]:
     """The columns that show the event time of a stream's rows, none if none do, and how it is made from them."""
     if node.time is not None:
         return (node.time,), "column"
     if isinstance(node, OperatorNode):
         return node.clock, node.timing
-    if isinstance(node, SelectNode | WhereNode):
+    if isinstance(node, StepNode):
         clock, timing = clock_of(node.input)
         hidden = isinstance(node, SelectNode) and not all(passes(name, node.expressions) for name in clock)
         return ((), "column") if hidden else (clock, timing)

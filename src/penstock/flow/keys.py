@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
 from penstock.core.errors import ConfigError
@@ -61,6 +63,22 @@ def table_key(own: pa.Field, key: pa.Field) -> pa.DataType:
         f"on={own.name!r} is {own.type}, but the table's key {key.name!r} is {key.type}, and some of the stream's "
         f"keys do not fit that. {instead}."
     )
+
+
+def check_clocks(times: Mapping[str, pa.DataType | None]) -> None:
+    """Raise if the times of some streams are moments, and those of others what a clock shows somewhere.
+
+    >>> check_clocks({"left": pa.timestamp("us"), "right": pa.timestamp("us"), "third": None})
+    """
+    zoned = {
+        name: kind.tz is not None for name, kind in times.items() if kind is not None and pa.types.is_timestamp(kind)
+    }
+    if len(set(zoned.values())) > 1:
+        with_zone, without = (next(name for name in zoned if zoned[name] is asked) for asked in (True, False))
+        raise ConfigError(
+            f"The time of {with_zone} is a timestamp with a zone, that of {without} one without: they cannot be "
+            f"compared. Cast one of them in its source."
+        )
 
 
 def _common(ours: pa.DataType, theirs: pa.DataType) -> pa.DataType | None:

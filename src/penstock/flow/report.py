@@ -65,6 +65,8 @@ class EpochReport:
     operators: Mapping[str, OperatorReport] = field(default_factory=dict)
     place: str = ""
     """Where it ran, if the host has a choice, and why there."""
+    left_behind: tuple[str, ...] = ()
+    """The sources whose rows left payload behind."""
 
     def __str__(self) -> str:
         """One line for a log."""
@@ -148,6 +150,25 @@ class Report:
         return self.totals.seconds
 
     @property
+    def switches(self) -> dict[str, list[int]]:
+        """By source, the epochs from which on its payload travels that had stayed behind, or the other way round.
+
+        >>> first, second = (EpochReport(n, 0.1, {"s": 9}, left_behind=left) for n, left in enumerate(((), ("s",))))
+        >>> Report().after(first).after(second).switches
+        {'s': [1]}
+        """
+        found: dict[str, list[int]] = {}
+        last: dict[str, bool] = {}
+        for epoch in self.epochs:
+            for source, rows in epoch.rows_in.items():
+                if rows:
+                    left = source in epoch.left_behind
+                    if last.get(source, left) != left:
+                        found.setdefault(source, []).append(epoch.epoch)
+                    last[source] = left
+        return found
+
+    @property
     def rows_per_second(self) -> float:
         """Rows taken per second of epoch time."""
         return self.rows_in / self.seconds if self.seconds else 0.0
@@ -158,6 +179,8 @@ class Report:
             f"{self.totals.epochs} epochs, {self.rows_in:,} rows in ({self.late:,} late), {self.rows_out:,} out, "
             f"{self.rows_per_second:,.0f} rows/s"
         )
+        for source, epochs in self.switches.items():
+            head += f"\npayload of {source} changed its place in epochs {', '.join(map(str, epochs))}"
         return head if not self.epochs else f"{head}\nlast: {self.epochs[-1]}"
 
     def __repr__(self) -> str:

@@ -19,11 +19,12 @@ from penstock.core.rows import first_twice
 from penstock.core.windows import Sliding
 from penstock.core.within import LEFT, RIGHT
 from penstock.flow.graph import OperatorNode
+from penstock.flow.multi_way import MultiWay
 from penstock.flow.stream import Stream
 from penstock.operators.aggregate.config import EMITTED, AnyFunction
 from penstock.operators.aggregate.spellings import AGGREGATES
 from penstock.operators.window_join import LEFT_ONLY, JoinKeys, JoinTime, WindowJoin
-from penstock.sql import Call, Column, Query, Source, parse
+from penstock.sql import Call, Column, Query, Several, Source, parse
 from penstock.sql.names import quoted, unquoted
 
 _STEPS: Mapping[TimeUnit, str | int] = {"microseconds": "1 us", "days": "1 day", "ticks": 1}
@@ -102,7 +103,10 @@ class _Building:
         query = self._query
         _check_names(self._sql, query, self._marks)
         named: Callable[[str], str] = _as_written
-        if query.join is None:
+        if query.several is not None:
+            with self._at("FROM"):
+                rows, named = self._joined_several(query.several)
+        elif query.join is None:
             rows = self._source(query.sources[0])
             self._check_time(rows, query.time)
             if query.where is not None:
@@ -145,6 +149,28 @@ class _Building:
             )
         return self._streams[name]
 
+    def _joined_several(self, join: Several) -> tuple[Stream, Callable[[str], str]]:
+        """The results of a join of three streams or more, and what its columns are called there."""
+        streams = {}
+        for source in self._query.sources:
+            streams[source.alias] = self._source(source)
+            self._check_time(streams[source.alias], source.time)
+        several = MultiWay(streams, join.on, join.within)
+        time = self._query.time
+        if time is None:
+            times = {f"{alias}.{quoted(str(stream._node.time))}": alias for alias, stream in streams.items()}
+            asked = next((times[group] for group in self._query.groups if group in times), "latest")
+        else:
+            asked, _, column = time.rpartition(".")
+            if asked not in streams or unquoted(column) != streams[asked]._node.time:
+                known = " or ".join(f"WATTR {alias}.{stream._node.time}" for alias, stream in streams.items())
+                raise _at_first_of(
+                    self._sql,
+                    [f"WATTR {time}", time],
+                    f"A window over a join goes by the time of one of its streams. Write {known}.",
+                )
+        return several.build("auto", asked, None), several.over_results
+
     def _joined(self) -> Stream:
         join = self._query.join
         assert join is not None
@@ -156,7 +182,7 @@ class _Building:
         time = self._time_of_pairs(sides)
         # Pairs have the same key on both sides; of an unmatched row, SQL shows the other side's key as NULL.
         keys: JoinKeys = "apart" if join.how in _OUTER else "merged"
-        return sides[LEFT]._joined(sides[RIGHT], dict(join.on), join.within, join.how, join.pairs, time, keys=keys)
+        return sides[LEFT]._joined(sides[RIGHT], join.on, join.within, join.how, join.pairs, time, keys=keys)
 
     def _time_of_pairs(self, sides: list[Stream]) -> JoinTime | None:
         """Which of a pair's times the window goes by; without a window, the one that is among the groups."""
@@ -245,7 +271,9 @@ def _unqualified(query: Query, joined: Stream) -> Callable[[str], str]:
     how = node.config.how
     sides = dict(zip((source.alias for source in query.sources), node.config.sides(node.types), strict=True))
     ticked = "`(?:[^`]|``)+`"
-    qualified = re.compile(rf"'(?:[^'\\]|\\.)*'|\b({'|'.join(map(re.escape, sides))})\.(\w+|{ticked})|{ticked}")
+    aliases = "|".join(map(re.escape, sides))
+    # What follows a dot is a field of a struct, though it be called as a stream is.
+    qualified = re.compile(rf"'(?:[^'\\]|\\.)*'|(?<![.\w`])({aliases})\.(\w+|{ticked})|{ticked}")
 
     def column(found: re.Match[str]) -> str:
         if found[1] is None:

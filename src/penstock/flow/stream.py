@@ -16,7 +16,7 @@ from penstock.core.master import Freshness
 from penstock.core.rows import RowType, first_twice
 from penstock.core.time import FARTHEST
 from penstock.core.windows import SlideByTuple, Window, sliding
-from penstock.core.within import LEFT, RIGHT, Band, Tumbling
+from penstock.core.within import LEFT, RIGHT, Always, Band, Tumbling, Within
 from penstock.flow.display import preformatted, table
 from penstock.flow.graph import (
     Node,
@@ -33,9 +33,10 @@ from penstock.flow.graph import (
     passes,
     reach_of,
     sources_of,
+    time_type,
 )
 from penstock.flow.groups import check_progress, statements_for
-from penstock.flow.keys import common_key, table_key
+from penstock.flow.keys import check_clocks, common_key, table_key
 from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
 from penstock.kernels.hashing import can_hash
 from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, WindowAggregate, method_by_groups
@@ -46,7 +47,7 @@ from penstock.operators.lookup import LookupJoin, LookupMethodLike
 from penstock.operators.lookup.config import LookupHow, check_names, in_order_of
 from penstock.operators.lookup.shedding import Shed, Shedding
 from penstock.operators.progress import Distinct, DupElim, Sort
-from penstock.operators.window_join import JoinKeys, JoinTime, WindowJoin
+from penstock.operators.window_join import JoinKeys, JoinTime, Near, WindowJoin
 from penstock.operators.window_join.config import default_time, read_how, read_on
 from penstock.operators.window_join.methods import JoinMethodLike, read_method
 
@@ -361,7 +362,7 @@ class Stream(Outlets):
         self,
         other: Stream,
         on: str | Sequence[str] | Mapping[str, str],
-        within: Band | Tumbling,
+        within: Within,
         how: str = "inner",
         where: str | None = None,
         time: JoinTime | None = None,
@@ -371,7 +372,7 @@ class Stream(Outlets):
     ) -> Stream:
         """Join with rows of `other` that have equal keys and are near in time.
 
-        `on`: the key columns, or a mapping from ours to theirs. `within`: `band`, `windows` or `tumbling`.
+        `on`: the key columns, or a mapping from ours to theirs. `within`: `band`, `windows`, `tumbling` or `always`.
         `how`: inner, left, right, full, semi or anti. `where`: one more condition on the pairs of an inner join, as
         a Spark SQL expression over ``l`` and ``r``. `time`: which of a result's two times the next operator goes by.
         `method`: chosen before each epoch if left out; else a name, as ``"ewj"``, or the parameters of a method, as
@@ -386,30 +387,35 @@ class Stream(Outlets):
         >>> rows.table().to_pylist()
         [{'id': 1, 't': 0, 't_right': 3}, {'id': 2, 't': 5, 't_right': None}]
         """
-        return self._joined(other, on, within, how, where, time, method, suffix, name)
+        return self._joined(other, read_on(on), within, how, where, time, method, suffix, name)
 
     def _joined(
         self,
         other: Stream,
-        on: str | Sequence[str] | Mapping[str, str],
-        within: Band | Tumbling,
-        how: str,
-        where: str | None,
-        time: JoinTime | None,
+        pairs: tuple[tuple[str, str], ...],
+        within: Within,
+        how: str = "inner",
+        where: str | None = None,
+        time: JoinTime | None = None,
         method: JoinMethodLike = "auto",
         suffix: str = "_right",
         name: str | None = None,
         keys: JoinKeys = "merged",
+        near: tuple[Near, ...] = (),
+        clock: tuple[str, ...] = (),
     ) -> Stream:
-        """`join`, with keys of the same name in one column or in two."""
-        pairs, kind = read_on(on), read_how(how)
+        """`join`, with keys of the same name in one column or in two, and more times that must be near each other.
+
+        `clock` names the columns that `time` is made from, if they are not the time columns of both sides.
+        """
+        kind = read_how(how)
         left, right = self._node, self._beside(other)
         _check_join(left, right, pairs, within, kind, where)
         types = _row_types(left, right, pairs)
         config = WindowJoin(
-            pairs, within, kind, time or default_time(kind), suffix, left.unit, read_method(method), keys
+            pairs, within, kind, time or default_time(kind), suffix, left.unit, read_method(method), keys, near
         )
-        clock = config.clock(types)
+        clock = clock or config.clock(types)
         node = OperatorNode(
             columns=config.output(types),
             time=clock[0] if len(clock) == 1 else None,
@@ -856,10 +862,11 @@ def _check_join(
                 raise ConfigError.unknown_column("on", key, node.columns.names)
             if key == node.time:
                 raise ConfigError(f"on={key!r} is the time column, which within= compares. Leave it out of on=.")
-    if not isinstance(within, Band | Tumbling):
+    if not isinstance(within, Band | Tumbling | Always):
         raise ConfigError(
             f"within={within!r} does not say how near in time rows must be. "
-            f"Write pk.band(before='10 min', after='10 min'), pk.windows(left=…, right=…) or pk.tumbling('5 min')."
+            f"Write pk.band(before='10 min', after='10 min'), pk.windows(left=…, right=…) or "
+            f"pk.tumbling('5 min'); pk.always() joins the full history of both streams."
         )
     for side, node in (("left", left), ("right", right)):
         if not node.timed:
@@ -869,6 +876,7 @@ def _check_join(
             f"The left time counts {left.unit}, the right one {right.unit}: they cannot be compared. "
             f"Bring both to a timestamp (or both to an integer) in their sources."
         )
+    check_clocks({"the left stream": time_type(left), "the right one": time_type(right)})
     if where is not None and how != "inner":
         raise ConfigError(
             f"where= is for inner joins, but how={how!r}. Filter one side before the join with .where(…), "
@@ -878,7 +886,8 @@ def _check_join(
 
 def _row_types(left: Node, right: Node, keys: tuple[tuple[str, str], ...]) -> tuple[RowType, RowType]:
     columns = [left.columns, right.columns]
-    for pair in keys:
+    # A column may be in several pairs: each may widen it, and its partners in those before with it.
+    for pair in [pair for _ in keys for pair in keys]:
         kind = common_key(*(columns[port].field(pair[port]) for port in (LEFT, RIGHT)))
         for port in (LEFT, RIGHT):
             place = columns[port].get_field_index(pair[port])

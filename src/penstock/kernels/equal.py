@@ -6,6 +6,8 @@ another null there; nulls of whole keys never get here, because a null key match
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -28,6 +30,19 @@ def same(left: pa.Array, right: pa.Array) -> Mask:
         return values
     missing = _mask(left.is_null()), _mask(right.is_null())
     return (values & ~missing[0] & ~missing[1]) | (missing[0] & missing[1])
+
+
+def null_keys(keys: Sequence[pa.Array]) -> Mask:
+    """Which rows have a null in their key: they match nothing.
+
+    >>> null_keys([pa.array([1, None, 3]), pa.array(["a", "b", None])]).tolist()
+    [False, True, True]
+    """
+    missing = np.zeros(len(keys[0]), np.bool_)
+    for key in keys:
+        if key.null_count:
+            missing |= _mask(key.is_null())
+    return missing
 
 
 def _same_values(left: pa.Array, right: pa.Array) -> Mask:

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from penstock.core.absent import absent, is_absent
 from penstock.core.rows import Hashes, Indices
 from penstock.core.time import Times
 
@@ -68,6 +71,17 @@ def expand(begin: Indices, end: Indices, limit: int) -> Iterator[tuple[Indices, 
         skipped = np.maximum(at - start[part], 0)
         taken = np.minimum(at + limit - start[part], count[part]) - skipped
         yield _pairs(needle[part], first[part] + skipped, taken)
+
+
+def take(column: pa.Array, which: Indices) -> pa.Array:
+    """The column's values at these places, which pairs that were found never exceed.
+
+    >>> take(pa.array(["a", "b", "c"]), np.array([2, 0, 0])).to_pylist()
+    ['c', 'a', 'a']
+    """
+    if is_absent(column):
+        return absent(which.size, column.type)
+    return pc.take(column, pa.array(which), boundscheck=False)
 
 
 def _runs(page_hash: Hashes, needle_hash: Hashes) -> tuple[Indices, Indices, Indices]:

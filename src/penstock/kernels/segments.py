@@ -23,6 +23,9 @@ Parts = tuple[Numbers, ...]
 """The partials of many rows, a column each."""
 
 _SIGN = np.int64(0x7FFF_FFFF_FFFF_FFFF)
+_PACKED = 1 << 62
+"""So many values fit one code that is put together from several."""
+
 _WORD, _LOW = 32, 0xFFFF_FFFF
 """The bits of a low word: how many, and all of them."""
 
@@ -139,8 +142,7 @@ def least_of(starts: Indices, *codes: Codes) -> Indices:
     rows = codes[0].size
     if starts.size == rows:
         return starts
-    order = np.lexsort((*reversed(codes), segment_of(starts, rows)))
-    return order[starts]
+    return sorted_by([segment_of(starts, rows), *codes])[starts]
 
 
 def reduce_pairs(parts: Parts, starts: Indices, combine: Callable[[Parts, Parts], Parts]) -> Parts:
@@ -212,8 +214,29 @@ def sum_decimals(column: pa.Array, starts: Indices, kind: pa.DataType) -> pa.Arr
 
 
 def sorted_by(codes: Sequence[Codes]) -> Indices:
-    """The order of rows by `codes`, the most significant first; equals stay in order."""
-    return np.lexsort(tuple(reversed(codes)))
+    """The order of rows by `codes`, the most significant first; equals stay in order.
+
+    >>> sorted_by([np.array([2, 1, 1]), np.array([0, 9, 3])]).tolist()
+    [2, 1, 0]
+    """
+    return np.lexsort(_packed(codes)) if codes[0].size else np.empty(0, np.int64)
+
+
+def _packed(codes: Sequence[Codes]) -> tuple[Codes, ...]:
+    """The same order by fewer codes, the least significant first: rows are sorted once by each."""
+    packed: list[Codes] = []
+    below = 1
+    for code in reversed(codes):
+        least = code.min()
+        span = int(code.max()) - int(least) + 1
+        if packed and below * span <= _PACKED:
+            packed[-1] = packed[-1] + (code - least).astype(np.int64) * np.int64(below)
+            below *= span
+            continue
+        narrow = span <= _PACKED
+        packed.append((code - least).astype(np.int64) if narrow else code)
+        below = span if narrow else _PACKED + 1
+    return tuple(packed)
 
 
 def _codes(column: pa.Array) -> Codes:

@@ -18,13 +18,14 @@ from penstock.core.master import Freshness, TableSource
 from penstock.core.progress import Policy
 from penstock.expressions import evaluate
 from penstock.flow.flow import Flow, read_trigger
-from penstock.flow.graph import Node, Pairs, sources_of
+from penstock.flow.graph import Node, Pairs
 from penstock.flow.sinks import ParquetSink
 from penstock.flow.stream import Stream
 from penstock.kernels.plain import plain_columns
+from penstock.local.files import FileFeed
 from penstock.local.query import LocalQuery
 from penstock.storage.delta import delta_files
-from penstock.storage.scans import epochs_of, files_of
+from penstock.storage.scans import files_of
 from penstock.storage.tables.reading import read_table
 
 _SMALLEST_SHARE = 1_000
@@ -117,7 +118,7 @@ class LocalFlow(Flow):
                 sink.refuse_results(os.listdir(sink.path))
         self._has_run = True
         query = self._query(trigger)
-        feeds = {node: iter(node.data.tables) for node in sources_of(*self._roots)}
+        feeds = {node: iter(node.data.tables) for node in query.sources}
         while feeds:
             tables = {node: query._next(node, feed) for node, feed in feeds.items()}
             feeds = {node: feed for node, feed in feeds.items() if tables[node] is not None}
@@ -126,7 +127,7 @@ class LocalFlow(Flow):
         return query
 
     def _query(self, trigger: float | None = None) -> LocalQuery:
-        return LocalQuery(self._sinks, self.memory, self.shards, self._now, trigger)
+        return LocalQuery(self._sinks, self.memory, self.shards, self._now, trigger, self._homes)
 
     @property
     def _place(self) -> str:
@@ -135,7 +136,7 @@ class LocalFlow(Flow):
     def _columns_of(self, data: Any) -> pa.Schema:
         if isinstance(data, pa.Table):
             return data.schema
-        if isinstance(data, _Feed):
+        if isinstance(data, _Feed | FileFeed):
             return data.schema
         if isinstance(data, Sequence) and not isinstance(data, str) and not data:
             raise ConfigError(
@@ -148,13 +149,11 @@ class LocalFlow(Flow):
 
     def _files(
         self, kind: Format, path: Any, schema: pa.Schema | None, max_files: int | None, max_bytes: int | None
-    ) -> _Feed:
-        files = files_of(kind, path, schema, max_files, max_bytes)
-        return _Feed(files.columns, epochs_of(files))
+    ) -> FileFeed:
+        return FileFeed(files_of(kind, path, schema, max_files, max_bytes))
 
-    def _delta(self, path: Any, schema: pa.Schema | None, max_commits: int | None, changes: Changes) -> _Feed:
-        files = delta_files(path, schema, max_commits, changes)
-        return _Feed(files.columns, epochs_of(files))
+    def _delta(self, path: Any, schema: pa.Schema | None, max_commits: int | None, changes: Changes) -> FileFeed:
+        return FileFeed(delta_files(path, schema, max_commits, changes))
 
     def _selected(self, node: Node, expressions: Sequence[Any]) -> tuple[pa.Schema, bool]:
         return evaluate.select(node.columns.empty_table(), expressions).schema, False

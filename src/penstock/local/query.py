@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.core.errors import ConfigError, FlowError, PenstockError, SinkError, SourceError
+from penstock.core.files import Payload
 from penstock.core.master import TableSource
 from penstock.core.operator import State
 from penstock.core.progress import Seen
@@ -22,10 +23,11 @@ from penstock.flow.display import State as DisplayState
 from penstock.flow.explain import explain
 from penstock.flow.failures import named
 from penstock.flow.flow import read_timeout
-from penstock.flow.graph import Node, OperatorNode, SourceNode
+from penstock.flow.graph import Node, OperatorNode, SourceNode, sources_of
 from penstock.flow.report import EpochReport, Report
 from penstock.flow.sinks import ConsoleSink, ForeachSink, MemorySink, ParquetSink, Sink, operators_needed
 from penstock.kernels.plain import plain_rows
+from penstock.local.files import detached_here
 from penstock.local.shards import LocalWorkers, Places
 from penstock.runtime.course import Course
 from penstock.runtime.epoch import Epoch
@@ -44,14 +46,15 @@ class LocalQuery:
         shards: int,
         now: Callable[[], int],
         trigger: float | None = None,
+        homes: Mapping[SourceNode, Payload] | None = None,
     ) -> None:
-        self._sinks = sinks
+        self._spill = tempfile.TemporaryDirectory(prefix="penstock-")
+        self._sinks = sinks = detached_here(sinks, self._spill.name, homes or {})
         self._memory = memory
         self._shards = shards
         self._now = now
         self._trigger = trigger
         self._report = Report()
-        self._spill = tempfile.TemporaryDirectory(prefix="penstock-")
         nothing = {node.name: (State(),) * shards for node in operators_needed(sinks)}
         self._course = Course(sinks, memory, shards, Ledger(states=nothing), self._pinned)
         places = Places(self._spill.name, memory, shards)
@@ -59,6 +62,11 @@ class LocalQuery:
             node.name: places.of(node, self._course.share_of(node), self) for node in self._course.operators
         }
         self._failure: PenstockError | None = None
+
+    @property
+    def sources(self) -> list[SourceNode]:
+        """Where its rows come from."""
+        return sources_of(*(sink.node for sink in self._sinks))
 
     def stop(self, timeout: float | None = None) -> bool:
         """Do nothing: a local query runs only while `start` or `run` do, and has stopped when they return."""
@@ -116,7 +124,7 @@ class LocalQuery:
 
     def _one(self, tables: Mapping[SourceNode, pa.Table], end: bool) -> None:
         begun = clock.perf_counter()
-        pieces = {node: [_as_declared(node, rows)] for node, rows in tables.items()}
+        pieces = {node: [[_as_declared(node, rows)]] for node, rows in tables.items()}
         course = self._course
         workers = LocalWorkers(course, self._places)
         plan = self._plan(end)

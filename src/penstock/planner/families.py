@@ -12,9 +12,12 @@ from typing import Any, NamedTuple, Protocol
 from penstock.core.master import MasterTable, TableSource
 from penstock.core.operator import Operator
 from penstock.core.rows import RowType
+from penstock.core.within import Always
 from penstock.operators.aggregate import WindowAggregate
 from penstock.operators.lookup import METHODS as LOOKUP_METHODS
 from penstock.operators.lookup import LookupJoin
+from penstock.operators.multi_way import METHODS as MULTI_METHODS
+from penstock.operators.multi_way import MultiJoin
 from penstock.operators.window_join import METHODS, WindowJoin
 from penstock.planner.flown import Flown
 from penstock.planner.lookup import LookupPilot, explain_lookup
@@ -82,7 +85,7 @@ class _Family(NamedTuple):
 
 def _join_pilot(asked: Asked) -> Pilot | None:
     config = asked.config
-    if not isinstance(config, WindowJoin) or config.method != "auto":
+    if not isinstance(config, WindowJoin) or config.method != "auto" or isinstance(config.within, Always):
         return None
     return Pilot(config, asked.feeds, asked.memory, asked.tasks, here(), asked.current)
 
@@ -90,6 +93,8 @@ def _join_pilot(asked: Asked) -> Pilot | None:
 def _explain_join(config: WindowJoin, pilot: Pilot | None) -> Sequence[str]:
     if pilot is not None and pilot.choice is not None:
         return explain_choice(pilot.choice)
+    if config.method == "auto" and isinstance(config.within, Always):
+        return explain_choice(Choice("oa", "no row ever leaves, so nothing is gained by putting joins off"))
     if config.method == "auto":
         return explain_choice(Choice("oa", "nothing has run yet: the method is chosen anew before each epoch"))
     return METHODS.explained(config.method)
@@ -127,8 +132,18 @@ def _explain_lookup(config: LookupJoin, pilot: LookupPilot | None) -> Sequence[s
     return LOOKUP_METHODS.explained(config.method)
 
 
+_ONLY_MSJ = "it orders its probes by the matches that it measures, and the others are there to be compared with"
+
+
+def _explain_multi(config: MultiJoin, pilot: None) -> Sequence[str]:
+    if config.method == "auto":
+        return MULTI_METHODS.explained("msj", _ONLY_MSJ)
+    return MULTI_METHODS.explained(config.method)
+
+
 _FAMILIES: dict[type[Operator], _Family] = {
     WindowJoin: _Family(_join_pilot, _explain_join),
     WindowAggregate: _Family(_aggregate_pilot, _explain_aggregate),
     LookupJoin: _Family(_lookup_pilot, _explain_lookup),
+    MultiJoin: _Family(lambda asked: None, _explain_multi),
 }

@@ -13,6 +13,7 @@ from penstock.flow.report import OperatorReport
 from penstock.flow.sinks import Sink, operators_needed
 from penstock.planner.families import Asked, Steering, pilot_for
 from penstock.planner.flown import Flown
+from penstock.planner.payload import HomePilot
 from penstock.runtime.pace import Paces
 from penstock.runtime.records import ShardRecord, report_of, rows_by_input
 from penstock.runtime.tracks import Tracks
@@ -40,6 +41,8 @@ class Course:
         pilots = {node.name: pilot_for(self._asked(node)) for node in self.operators}
         self.pilots: dict[str, Steering] = {name: pilot for name, pilot in pilots.items() if pilot is not None}
         """Who chooses for the operators whose method was left open."""
+        self.homes = {s.name: HomePilot(s.payload, s.width) for s in self.sources if s.row is not None}
+        """Who chooses whether rows of a source leave payload behind."""
         self._paces = Paces()
         self._planned: tuple[Plan | None, dict[str, Operator]] = None, {}
         """The latest plan that was asked for, and what operators do by it."""
@@ -147,6 +150,26 @@ class Course:
             self.pilots[node.name].learn(epoch)
         return report
 
+    def learn_homes(self, rows: Mapping[str, int], operators: Mapping[str, OperatorReport]) -> None:
+        """What an epoch showed of the rows of each source: how many there were, and what became of them."""
+        for source in self.sources:
+            if source.name in self.homes:
+                met = [node for node in self.operators if source in sources_of(node)]
+                fed = {part for node in met for part in walk(*node.inputs)}
+                out = {node: operators[node.name].rows_out for node in met}
+                partials = sum(rows for node, rows in out.items() if node in fed)
+                self.homes[source.name].learn(rows[source.name], partials, sum(out.values()) - partials)
+
+    @property
+    def homes_told(self) -> list[str]:
+        """Where payload of sources is that may stay in them, in words."""
+        return [
+            f"payload of {source.name} ({', '.join(sorted('.'.join(path) for path in source.lets_go))}; about "
+            f"{source.width:.0f} B a row) {self.homes[source.name].says()}"
+            for source in self.sources
+            if source.name in self.homes
+        ]
+
     def left(self, plan: Plan, ran: Tracks, tracks: Tracks, states: Mapping[str, tuple[State, ...]]) -> Ledger:
         """The version that an epoch leaves: it `ran` with some bounds, its rows may have shown more."""
         return next_ledger(
@@ -159,6 +182,7 @@ class Course:
             methods=plan.methods,
             versions=plan.versions,
             batch=plan.batch,
+            units={**self.ledger.units, **{name: first + count for name, (first, count) in plan.late.items()}},
         )
 
     def _asked(self, node: OperatorNode) -> Asked:

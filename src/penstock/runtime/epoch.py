@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 from typing import Protocol
@@ -20,15 +21,16 @@ from penstock.core.progress import Seen, Track
 from penstock.core.rows import TIME, HashedBy, with_times
 from penstock.core.time import Time, as_times
 from penstock.expressions import evaluate
+from penstock.expressions.view import View
 from penstock.flow.graph import (
     MISSED,
+    Fetched,
     Node,
     OperatorNode,
-    SelectNode,
     SourceNode,
     StatementNode,
+    StepNode,
     UnionNode,
-    WhereNode,
     guarded_by,
     guards_of,
     keeps_time,
@@ -41,11 +43,15 @@ from penstock.flow.sinks import Sink
 from penstock.kernels.missed import missed
 from penstock.runtime.course import Course
 from penstock.runtime.entering import Entry
-from penstock.runtime.lateness import Judge, both
+from penstock.runtime.lateness import Judge, Split, both
 from penstock.runtime.shard import PortBounds
-from penstock.runtime.steps import ResultTime, step
+from penstock.runtime.side_by_side import side_by_side
+from penstock.runtime.steps import Fetch, ResultTime, in_pieces, step, through
 from penstock.runtime.tracks import Tracks
 from penstock.storage.versioned import Plan
+
+_FETCHED = 16
+"""The part of the memory that payload of results may take while it is handed over."""
 
 _BATCH = 1 << 12
 """Rows of a batch: smaller ones are put together before they enter an operator."""
@@ -69,8 +75,9 @@ class Workers(Protocol):
 class Epoch:
     """One epoch at work: each stream's rows are computed once, however many consumers it has.
 
-    Rows of sources come in `pieces`. Of each only what the steps up to the next operator or sink leave is kept; it is
-    charged to `budget`, and so are results that another operator waits for.
+    Rows of sources come in runs of `pieces`, of which some `threads` take several at a time. Of each piece only what
+    the steps up to the next operator or sink leave is kept; it is charged to `budget`, and so are results that another
+    operator waits for.
     """
 
     def __init__(
@@ -78,14 +85,17 @@ class Epoch:
         course: Course,
         plan: Plan,
         sinks: Sequence[Sink],
-        pieces: Mapping[SourceNode, Iterable[pa.Table]],
+        pieces: Mapping[SourceNode, Sequence[Iterable[pa.Table]]],
         workers: Workers,
         followed: Callable[[Mapping[str, Seen]], Tracks],
         budget: Budget | None = None,
+        threads: int = 1,
     ) -> None:
+        self._threads = threads
         self._course = course
         self._workers = workers
         self._budget = budget or ample()
+        self._piece = self._budget.limit // _FETCHED
         self._uses = _uses(sinks, course.operators)
         self._done: dict[Node, pa.Table] = {}
         self._charged: Counter[Node] = Counter()
@@ -119,9 +129,9 @@ class Epoch:
             yield self.rows(node)
         elif isinstance(node, OperatorNode) and not node.config.finds_late:
             yield from self._results(node)
-        elif isinstance(node, SelectNode | WhereNode):
+        elif isinstance(node, StepNode):
             for piece in self.stream(node.input):
-                yield step(node).of(piece)
+                yield from in_pieces((step(node),), piece, self._piece)
         else:
             yield self.rows(node)
 
@@ -135,29 +145,34 @@ class Epoch:
             [_widened(_missing(self._late[source], source, node), columns) for source in sources_of(node)]
         )
 
-    def _read(self, node: SourceNode, pieces: Iterable[pa.Table], ends: Sequence[Node]) -> Seen:
+    def _read(self, node: SourceNode, runs: Sequence[Iterable[pa.Table]], ends: Sequence[Node]) -> Seen:
         """Take a source's rows piece by piece: what each of its `ends` needs of them, and what they show."""
         seen, judge = Seen(), Judge.of(node, self._course.ledger.tracks.get(node.name, Track()))
-        parts: dict[Node, list[pa.Table]] = {end: [] for end in ends}
-        late: list[pa.Table] = []
-        coming = iter(pieces)
-        for given in chain([next(coming, node.columns.empty_table())], coming):
+        parts: dict[Node, list[tuple[int, pa.Table]]] = {end: [] for end in ends}
+        late: list[tuple[int, pa.Table]] = []
+
+        def work(given: pa.Table) -> tuple[int, Split, list[pa.Table]]:
             split = judge.split(given)
-            seen = both(seen, split.seen)
-            self.rows_in[node.name] += given.num_rows
-            self.late_in[node.name] += split.below
-            self.timeless_in[node.name] += split.late.num_rows - split.below
-            if node in self._keeps_late:
-                self._budget.charge(split.late.nbytes, f"late rows of {node.name}")
-                late.append(_called_late(split.late, node, split.reasons))
-            made: dict[Node, pa.Table] = {node: split.kept}
-            for end in ends:
-                part = _stated(end, given) if isinstance(end, StatementNode) else _through(end, made)
-                self._charge(end, part, f"rows of {node.name}")
-                parts[end].append(part)
+            made: dict[Node, View] = {node: View.of(split.kept, node.columns)}
+            return given.num_rows, split, [_taken(end, node, given, made) for end in ends]
+
+        with closing(side_by_side(runs, work, self._threads)) as coming:
+            first = next(coming, None) or (0, work(node.columns.empty_table()))
+            for run, (rows, split, taken) in chain([first], coming):
+                seen = both(seen, split.seen)
+                self.rows_in[node.name] += rows
+                self.late_in[node.name] += split.below
+                self.timeless_in[node.name] += split.late.num_rows - split.below
+                if node in self._keeps_late:
+                    self._budget.charge(split.late.nbytes, f"late rows of {node.name}")
+                    plain = _whole(View.of(split.late, node.columns).table(), node)
+                    late.append((run, _called_late(plain, node, split.reasons)))
+                for end, part in zip(ends, taken, strict=True):
+                    self._charge(end, part, f"rows of {node.name}")
+                    parts[end].append((run, part))
         if node in self._keeps_late:
-            self._late[node] = pa.concat_tables(late)
-        self._done |= {end: pa.concat_tables(some) for end, some in parts.items()}
+            self._late[node] = _in_order(late)
+        self._done |= {end: _in_order(some) for end, some in parts.items()}
         return seen
 
     def _charge(self, node: Node, rows: pa.Table, what: str) -> None:
@@ -165,8 +180,8 @@ class Epoch:
         self._charged[node] += rows.nbytes
 
     def _compute(self, node: Node) -> pa.Table:
-        if isinstance(node, SelectNode | WhereNode):
-            return step(node).of(self.rows(node.input))
+        if isinstance(node, StepNode):
+            return through((step(node),), self.rows(node.input))
         if isinstance(node, UnionNode):
             return pa.concat_tables([self.rows(member).select([*node.columns.names, TIME]) for member in node.members])
         if isinstance(node, OperatorNode):
@@ -232,10 +247,22 @@ class Epoch:
         self._late[source] = pa.concat_tables([self._late[source], _called_late(rows, source, reason)])
 
 
-def _through(node: Node, made: dict[Node, pa.Table]) -> pa.Table:
+def _in_order(parts: Sequence[tuple[int, pa.Table]]) -> pa.Table:
+    """The rows of several runs, one after the other, however their pieces came."""
+    return pa.concat_tables([part for _, part in sorted(parts, key=lambda each: each[0])])
+
+
+def _taken(end: Node, source: SourceNode, given: pa.Table, made: dict[Node, View]) -> pa.Table:
+    """What a stream takes of a piece of a source."""
+    if isinstance(end, StatementNode):
+        return _stated(end, View.of(given, source.columns).table())
+    return _through(end, made).table()
+
+
+def _through(node: Node, made: dict[Node, View]) -> View:
     """Rows after all stateless steps up to `node`; what is made on the way is remembered."""
     if node not in made:
-        if not isinstance(node, SelectNode | WhereNode):
+        if not isinstance(node, StepNode):
             raise TypeError(node)
         made[node] = step(node).of(_through(node.input, made))
     return made[node]
@@ -253,7 +280,7 @@ def _ends(sinks: Sequence[Sink], operators: Sequence[OperatorNode]) -> dict[Sour
 
     def follow(node: Node) -> None:
         root = node
-        while isinstance(root, SelectNode | WhereNode):
+        while isinstance(root, StepNode):
             root = root.input
         if isinstance(root, UnionNode):
             for member in root.members:
@@ -277,6 +304,14 @@ def _uses(sinks: Sequence[Sink], operators: Sequence[OperatorNode]) -> Counter[N
     for node in walk(*taken, *operators):
         uses.update(node.inputs)
     return uses
+
+
+def _whole(rows: pa.Table, source: SourceNode) -> pa.Table:
+    """Rows of a source with all that they have there."""
+    if source.row is None:
+        return rows
+    names = tuple(source.given.names)
+    return Fetch((Fetched(source.row, source.home, tuple((name, (name,)) for name in names)),), names).whole(rows)
 
 
 def _called_late(rows: pa.Table, source: SourceNode, reason: pa.Array | pa.ChunkedArray) -> pa.Table:

@@ -53,16 +53,23 @@ class Judge:
         """Rows told apart; one at the bound is in time."""
         column = rows.column(self.time)
         times = as_times(column)
-        usable = pc.fill_null(in_range(times, self.unit), fill_value=False)
-        late = pc.fill_null(pc.or_(pc.invert(usable), pc.less(times, self.bound)), fill_value=True)
         timed = rows.append_column(TIME, times)
         mark = TIME_MIN if self.mark is None else _largest(as_times(rows.column(self.mark)))
-        if not pc.any(late).as_py():
+        if self._all_in_time(times):
             return Split(timed, rows.slice(0, 0), pa.array([], pa.string()), _seen(timed, mark))
+        usable = pc.fill_null(in_range(times, self.unit), fill_value=False)
+        late = pc.fill_null(pc.or_(pc.invert(usable), pc.less(times, self.bound)), fill_value=True)
         missing = pc.is_null(column).combine_chunks()
         reasons = pc.if_else(missing, "no-time", pc.if_else(usable, "late", "out-of-range")).filter(late)
         kept = timed.filter(pc.invert(late))
         return Split(kept, rows.filter(late), reasons, _seen(kept, mark))
+
+    def _all_in_time(self, times: pa.Int64Array) -> bool:
+        """Whether no row is late: most pieces have none, and the first and the last time tell."""
+        if times.null_count or not len(times):
+            return not len(times)
+        ends = pc.min_max(times).as_py()
+        return ends["min"] >= self.bound and all(pc.all(in_range(pa.array([ends[e]]), self.unit)).as_py() for e in ends)
 
 
 def both(a: Seen, b: Seen) -> Seen:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -11,7 +13,23 @@ from penstock.core.operator import Timing
 from penstock.core.rows import TIME
 from penstock.core.time import as_times
 from penstock.expressions import evaluate
-from penstock.flow.graph import Node, OperatorNode, SelectNode, SourceNode, UnionNode, WhereNode
+from penstock.expressions.view import View
+from penstock.flow.graph import (
+    Fetched,
+    FetchNode,
+    Node,
+    OperatorNode,
+    SelectNode,
+    SourceNode,
+    StepNode,
+    UnionNode,
+)
+
+_FEW = 1 << 8
+"""Rows that are fetched first, to see how wide they are."""
+
+_READ = 1_000_000
+"""Bytes that are read at a time of payload that is fetched without a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +38,9 @@ class Select:
 
     expressions: tuple[str, ...]
 
-    def of(self, rows: pa.Table) -> pa.Table:
+    def of(self, rows: View) -> View:
         """What becomes of some rows."""
-        return evaluate.select(rows, self.expressions)
+        return evaluate.selected(rows, self.expressions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +49,58 @@ class Where:
 
     condition: str
 
-    def of(self, rows: pa.Table) -> pa.Table:
+    def of(self, rows: View) -> View:
         """What becomes of some rows."""
-        return evaluate.where(rows, self.condition)
+        return evaluate.held(rows, self.condition)
 
 
-Step = Select | Where
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Rows with the payload that stayed in their sources."""
+
+    fetched: tuple[Fetched, ...]
+    columns: tuple[str, ...]
+    """What they have then, beside their event time if that is there."""
+
+    def of(self, rows: View) -> View:
+        """What becomes of some rows."""
+        return View.of(self.whole(rows.table()))
+
+    def whole(self, rows: pa.Table, size: int = _READ) -> pa.Table:
+        """Some rows with their payload; what of it is not at hand is read in pieces of about `size` bytes."""
+        for each in self.fetched:
+            rows = _with_fetched(rows, each, size)
+        return rows.select([*self.columns, TIME] if TIME in rows.column_names else list(self.columns))
+
+    def pieces(self, rows: pa.Table, size: int) -> Iterator[pa.Table]:
+        """The same in pieces of about `size` bytes, in the order of their places in the first source."""
+        if rows.num_rows > _FEW:
+            rows = rows.take(pc.sort_indices(rows.column(self.fetched[0].row)))
+        start, more = 0, _FEW
+        while start < rows.num_rows or not start:
+            piece = self.whole(rows.slice(start, more), size)
+            start += max(1, piece.num_rows)
+            more = max(1, size * piece.num_rows // max(1, piece.nbytes))
+            yield piece
+
+
+def _with_fetched(rows: pa.Table, what: Fetched, size: int) -> pa.Table:
+    """Rows with some columns of theirs from a source; those without a place there keep what they have."""
+    places = rows.column(what.row).combine_chunks()
+    if places.null_count == len(places):
+        return rows
+    valid = places.is_valid().to_numpy(zero_copy_only=False)
+    found = what.home.fetch(places.drop_null().to_numpy(), [path for _, path in what.columns], size)
+    for (name, _), array in zip(what.columns, found, strict=True):
+        at = rows.schema.get_field_index(name)
+        if places.null_count:
+            where = pa.array(np.cumsum(valid) - 1, mask=~valid)
+            array = pc.if_else(pa.array(valid), array.take(where), rows.column(name).combine_chunks())
+        rows = rows.set_column(at, name, array)
+    return rows
+
+
+Step = Select | Where | Fetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +128,10 @@ class ResultTime:
         return rows.append_column(TIME, pick(*times))
 
 
-def step(node: SelectNode | WhereNode) -> Step:
+def step(node: StepNode) -> Step:
     """The step that leads to a stream."""
+    if isinstance(node, FetchNode):
+        return Fetch(node.fetched, tuple(node.columns.names))
     return Select(node.expressions) if isinstance(node, SelectNode) else Where(node.condition)
 
 
@@ -77,16 +143,42 @@ def ways_to(node: Node) -> list[Way]:
     """The ways on which rows get to a stream: one, or one per member of a union."""
     if isinstance(node, SourceNode | OperatorNode):
         return [(node, ())]
-    if isinstance(node, SelectNode | WhereNode):
+    if isinstance(node, StepNode):
         return [(root, (*steps, step(node))) for root, steps in ways_to(node.input)]
     if isinstance(node, UnionNode):
-        columns = Select(tuple("`" + name.replace("`", "``") + "`" for name in node.columns.names))
+        columns = Select(tuple(map(quoted, node.columns.names)))
         return [(root, (*steps, columns)) for member in node.members for root, steps in ways_to(member)]
     raise TypeError(node)
 
 
-def through(steps: tuple[Step, ...], rows: pa.Table) -> pa.Table:
-    """Rows after some steps."""
+def quoted(name: str) -> str:
+    """A name as expressions write one that may hold anything.
+
+    >>> quoted("a`b")
+    '`a``b`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def through(steps: tuple[Step, ...], rows: pa.Table, declared: pa.Schema | None = None) -> pa.Table:
+    """Rows after some steps; those of a file, whose columns are `declared`, may have texts that are encoded."""
+    view = View.of(rows, declared)
     for each in steps:
-        rows = each.of(rows)
-    return rows
+        view = each.of(view)
+    return view.table()
+
+
+def in_pieces(
+    steps: tuple[Step, ...], rows: pa.Table, size: int, declared: pa.Schema | None = None
+) -> Iterator[pa.Table]:
+    """The same, in pieces of about `size` bytes where rows get wider on the way."""
+    before = next((number for number, each in enumerate(steps) if isinstance(each, Fetch)), len(steps))
+    made = through(steps[:before], rows, declared)
+    if before == len(steps):
+        yield made
+        return
+    fetch = steps[before]
+    if not isinstance(fetch, Fetch):
+        raise TypeError(fetch)
+    for piece in fetch.pieces(made, size):
+        yield from in_pieces(steps[before + 1 :], piece, size)

@@ -24,6 +24,7 @@ from penstock.spark.schemas import Schemas
 from penstock.spark.source_rows import SourceRows
 from penstock.spark.task import ShardTask, packed
 from penstock.spark.types import union
+from penstock.storage.scans import Portion, portions
 from penstock.storage.versioned import Checkpoint, Plan
 
 
@@ -108,6 +109,12 @@ class Assembly:
             for place, source in enumerate(self.scanned)
             if source in self.file_sources
         }
+
+    def portions(self, source: SourceNode, plan: Plan, files: Sequence[InputFile]) -> list[Portion]:
+        """What an epoch reads of a source; numbered, if rows leave payload behind."""
+        if source.name in plan.late:
+            return list(source.home.portions(plan.late[source.name][0]))
+        return [part for file in files for part in portions(source.data.files, file.path, file.values)]
 
     def shard_task(
         self,

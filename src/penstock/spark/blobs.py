@@ -13,16 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.core.absent import with_absent, without_absent
 from penstock.core.files import Files
 from penstock.core.rows import TIME
 from penstock.core.time import as_times
 from penstock.kernels.route import by_shard
 from penstock.runtime.entering import Entry
 from penstock.runtime.lateness import Judge
-from penstock.runtime.steps import Step, through
+from penstock.runtime.steps import Step, in_pieces, through
 from penstock.spark.collector import pass_over_modules
 from penstock.spark.layout import LATE, LATENESS, NO_TIME, OUT_OF_RANGE
-from penstock.storage.scans import Portion, read_file
+from penstock.storage.payload import Paths, read_placed
+from penstock.storage.scans import Portion
 
 BLOBS = "shard int, port short, batch binary"
 """The columns of rows in blobs, as Spark declares them."""
@@ -47,13 +49,16 @@ class Way:
     port: int
     entry: Entry
 
-    def blobs(self, rows: pa.Table, shards: int, share: int) -> Iterator[pa.RecordBatch]:
-        """Rows on this way, cut by shard."""
-        entered = self.entry.enter(through(self.steps, rows), "xxhash64")
-        for shard, part in enumerate(by_shard(entered, shards)):
-            most = max(1, part.num_rows * (share // _BLOB) // max(1, part.nbytes))
-            for start in range(0, part.num_rows, most):
-                yield _blob(shard, self.port, part.slice(start, most))
+    def blobs(
+        self, rows: pa.Table, shards: int, share: int, declared: pa.Schema | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows on this way, cut by shard; those of files have the columns that are `declared`."""
+        for piece in in_pieces(self.steps, rows, share // _READ, declared):
+            entered = self.entry.enter(piece, "xxhash64")
+            for shard, part in enumerate(by_shard(entered, shards)):
+                most = max(1, part.num_rows * (share // _BLOB) // max(1, part.nbytes))
+                for start in range(0, part.num_rows, most):
+                    yield _blob(shard, self.port, part.slice(start, most))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +68,14 @@ class Scan:
     files: Files
     columns: pa.Schema
     judge: Judge
+    row: str | None = None
+    """The column that says where rows are in their source, if they may leave payload behind;"""
+    late: Paths = frozenset()
+    """and what that is."""
 
     def pieces(self, portion: Portion, share: int) -> Iterator[pa.Table]:
         """The rows of a portion, in pieces of a part of a task's share."""
-        return read_file(self.files, portion.path, self.columns, share // _READ, portion.group, portion.values)
+        return read_placed(self.files, portion, self.columns, self.row, self.late, share // _READ, texts="encoded")
 
 
 Portions = Sequence[Sequence[tuple[int, Portion]]]
@@ -107,7 +116,7 @@ class ScanTask:
             for piece in scan.pieces(portion, self.share):
                 kept = scan.judge.split(piece).kept
                 for way in self.ways[number]:
-                    yield from way.blobs(kept, self.shards, self.share)
+                    yield from way.blobs(kept, self.shards, self.share, scan.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +132,7 @@ class ReadTask:
         """Scan."""
         for _, portion in _of_tasks(self.work, batches):
             for piece in self.scan.pieces(portion, self.share):
-                rows = through(self.steps, self.scan.judge.split(piece).kept)
+                rows = through(self.steps, self.scan.judge.split(piece).kept, self.scan.columns)
                 yield from rows.drop_columns([TIME]).to_batches()
 
 
@@ -143,8 +152,9 @@ class LateTask:
             for piece in self.scan.pieces(portion, self.share):
                 split = self.scan.judge.split(piece)
                 if split.late.num_rows:
+                    late = through((), split.late, self.scan.columns)
                     places = pc.index_in(split.reasons, kinds).to_numpy(zero_copy_only=False)
-                    late = split.late.append_column(TIME, as_times(split.late.column(self.scan.judge.time)))
+                    late = late.append_column(TIME, as_times(late.column(self.scan.judge.time)))
                     yield from late.append_column(LATENESS, pa.array(numbers[places])).to_batches()
 
 
@@ -171,7 +181,7 @@ def opened(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         if port != ROLL_CALL:
             with pa.ipc.open_stream(blob.as_buffer()) as stream:
                 for rows in stream:
-                    yield port, rows
+                    yield port, with_absent(rows)
 
 
 def _of_tasks(work: Portions, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Portion]]:
@@ -182,9 +192,9 @@ def _of_tasks(work: Portions, batches: Iterator[pa.RecordBatch]) -> Iterator[tup
 
 
 def _blob(shard: int, port: int, rows: pa.RecordBatch) -> pa.RecordBatch:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_batch(rows)
+    sink, kept = pa.BufferOutputStream(), without_absent(rows)
+    with pa.ipc.new_stream(sink, kept.schema) as stream:
+        stream.write_batch(kept)
     content = sink.getvalue()
     offsets = pa.py_buffer(np.array([0, content.size], np.int32))
     batch = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, content])

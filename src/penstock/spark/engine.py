@@ -55,7 +55,7 @@ class Engine:
         ledger = checkpoint.latest()
         table = partial(self._pinned, begins=ledger.epoch < 0)
         self.course = Course(sinks, memory, self._count_slots(), ledger, table)
-        columns = columns_here(self.course, sinks, str(spark.conf.get("spark.sql.session.timeZone")))
+        columns = columns_here(self.course.operators, sinks, str(spark.conf.get("spark.sql.session.timeZone")))
         known, why_not = (None, columns) if isinstance(columns, str) else (columns, None)
         self.assembly = Assembly.of(spark, sinks, checkpoint, self.course, known)
         self.placement = self._placement(why_not)
@@ -84,6 +84,7 @@ class Engine:
         before = self.ledger.tracks
         size = self._rows if self.assembly.frames else sum(_size(file) for some in files.values() for file in some)
         place, why = self.placement.choose(size)
+        late = {} if end or place == "spark" else self._leave_behind(files)
         plan = Plan(
             epoch,
             now,
@@ -100,9 +101,19 @@ class Engine:
             place=place,
             why=why,
             size=size,
+            late=late,
         )
         self.checkpoint.plan(plan)
         return plan
+
+    def _leave_behind(self, files: Mapping[SourceNode, Sequence[InputFile]]) -> dict[str, tuple[int, int]]:
+        """The sources whose rows are to leave payload behind; their files are numbered, and that is on record."""
+        late = {}
+        for source, some in files.items():
+            if source.row is not None and some and self.course.homes[source.name].late:
+                first = self.ledger.units.get(source.name, 0)
+                late[source.name] = (first, source.home.note(first, [(file.path, file.values) for file in some]))
+        return late
 
     def run(self, batch: DataFrame | None, epoch: int, end: bool = False) -> EpochReport | None:
         """Run an epoch and commit it; None if it had been committed already."""
@@ -132,8 +143,10 @@ class Engine:
         ledger, operators = self._settle(plan, frames, seen)
         self.checkpoint.commit(ledger)
         self._clean(ledger, frames.attempt)
+        self.course.learn_homes({name: counted.seen.rows for name, counted in seen.items()}, operators)
         self._rows = sum(counted.seen.rows + counted.late + counted.no_time for counted in seen.values())
-        self.placement.learn(ran, self._rows if self.assembly.frames else plan.size, clock.perf_counter() - begun)
+        size = self._rows if self.assembly.frames else plan.size
+        self.placement.learn(ran, size, clock.perf_counter() - begun, self._alone(operators))
         for node in frames.native:
             rows = sum(seen[source.name].seen.rows for source in sources_of(node))
             self.assembly.experience.saw_partials(node, rows, epoch)
@@ -147,7 +160,14 @@ class Engine:
             bounds={n.name: show_time(ledger.tracks[n.name].bound, n.unit) for n in self.course.sources},
             operators=operators,
             place=f"{PLACES[ran]}: {plan.why}" if ran == plan.place else f"{PLACES[ran]}: {_NO_ROOM}",
+            left_behind=tuple(plan.late),
         )
+
+    def _alone(self, operators: Mapping[str, OperatorReport]) -> float | None:
+        """Seconds of an epoch where the driver is in which one core worked; None if in all: files are read by more."""
+        if self.assembly.frames:
+            return None
+        return sum(seconds for report in operators.values() for seconds in report.phases.values())
 
     def _attempt(
         self, plan: Plan, batch: DataFrame | None, files: Mapping[SourceNode, Sequence[InputFile]]

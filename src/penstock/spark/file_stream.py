@@ -6,10 +6,12 @@ decided epoch by epoch: where the driver is, or in tasks.
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -20,7 +22,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.core.files import Files, InputFile
 from penstock.storage.files import local_path
-from penstock.storage.scans import read_file
+from penstock.storage.payload import read_placed
+from penstock.storage.scans import Portion
 
 _FILE = "file"
 
@@ -37,6 +40,14 @@ class FileStream:
         self.sparkSession = spark
         self.files = files
         self.schema: st.StructType = from_arrow_schema(files.columns, prefer_timestamp_ntz=True)
+        self._row: str | None = None
+
+    def with_row(self, row: str) -> Self:
+        """The same with a column that would say where rows are, and is null: what Spark gets of them is all there."""
+        again = copy.copy(self)
+        again._row = row
+        again.schema = st.StructType([*self.schema.fields, st.StructField(row, st.LongType())])
+        return again
 
     def names(self, given: Callable[[], Sequence[str]]) -> DataFrame:
         """A stream over the files that has no rows: it is there for the offsets that Spark keeps of it.
@@ -60,7 +71,7 @@ class FileStream:
         listed = [(file.path, json.dumps(file.values)) for file in files]
         named = self.sparkSession.createDataFrame(listed, f"{_FILE} string, given string")
         spread = named.repartition(min(len(files), tasks)) if len(files) > 1 else named.coalesce(1)
-        return spread.mapInArrow(_Reading(self.files), self.schema)
+        return spread.mapInArrow(_Reading(self.files, self._row), self.schema)
 
     @property
     def _folder(self) -> str:
@@ -77,12 +88,14 @@ class _Reading:
     """What a task does that reads files for Spark."""
 
     files: Files
+    row: str | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for path, given in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
                 values = tuple((name, value) for name, value in json.loads(given))
-                for piece in read_file(self.files, path, self.files.columns, values=values):
+                part = Portion(path, 0, values=values)
+                for piece in read_placed(self.files, part, self.files.columns, self.row, frozenset(), None):
                     yield from piece.to_batches()
 
 

@@ -22,6 +22,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.file_stream import FileStream
 from penstock.spark.inputs import folders_read
 from penstock.spark.layout import where_pairs
+from penstock.spark.payload import detached_on_spark
 from penstock.spark.query import SparkQuery
 from penstock.spark.restarts import Start
 from penstock.spark.schemas import Schemas, select, steps_of
@@ -148,7 +149,9 @@ class SparkFlow(Flow):
                 make_folder(folder_for(checkpoint.pages(node.name), place), f"to={place!r}")
 
     def _engine(self, checkpoint: Checkpoint) -> Engine:
-        engine = Engine(self.spark, self._sinks, checkpoint, self.memory, self.shards)
+        zone = str(self.spark.conf.get("spark.sql.session.timeZone"))
+        sinks = detached_on_spark(self._sinks, checkpoint, zone, self._homes)
+        engine = Engine(self.spark, sinks, checkpoint, self.memory, self.shards)
         if engine.ledger.ended:
             raise CheckpointError(
                 f"The streams of checkpoint {self.checkpoint} have ended: run() drained them and closed their windows, "
@@ -160,9 +163,12 @@ class SparkFlow(Flow):
             for sink in self._sinks:
                 if isinstance(sink, ParquetSink):
                     sink.refuse_results(names_in(self.spark, sink.path))
-        start = Start.of(self._sources, engine.assembly.scanned, engine.course.operators)
+        start = Start.of(self._sources, engine.assembly.scanned, operators_needed(self._sinks))
         start.follow(checkpoint, self._configs)
         checkpoint.vacuum()
+        for source in engine.course.sources:
+            if source.home is not None:
+                source.home.forget_after(engine.ledger.units.get(source.name, 0))
         sweep(self._sinks)
         return engine
 

@@ -19,7 +19,16 @@ from pyspark.sql import types as st
 from penstock.core.files import InputFile
 from penstock.core.rows import HASH, TIME
 from penstock.core.time import Time
-from penstock.flow.graph import Node, OperatorNode, SourceNode, guarded_by, late_columns, sources_of, windows_of
+from penstock.flow.graph import (
+    FetchNode,
+    Node,
+    OperatorNode,
+    SourceNode,
+    guarded_by,
+    late_columns,
+    sources_of,
+    windows_of,
+)
 from penstock.flow.report import OperatorReport
 from penstock.flow.sinks import Sink
 from penstock.kernels.route import hash_range
@@ -46,7 +55,7 @@ from penstock.spark.layout import (
     untagged,
     where_pairs,
 )
-from penstock.spark.onward import Onward, Then, Write
+from penstock.spark.onward import Give, Onward, Then, Write
 from penstock.spark.sinks import deliver, deliver_counted, deliver_written, writes_here
 from penstock.spark.task import ShardTask
 from penstock.spark.types import (
@@ -194,19 +203,22 @@ class EpochFrames:
             run(rows)
 
     def _is_written_by_tasks(self, sink: Sink) -> bool:
-        """Whether the tasks of an operator can write what a sink takes themselves.
+        """Whether the tasks of an operator can write what a sink takes themselves."""
+        return writes_here(sink) and self._goes_on_in_tasks(sink.node)
+
+    def _goes_on_in_tasks(self, node: Node) -> bool:
+        """Whether the tasks of an operator can take its results to a stream themselves.
 
         They can if its results go nowhere else and what follows it is known in process.
         """
-        root = edges(sink.node)[0].root
+        root = edges(node)[0].root
         return (
-            len(edges(sink.node)) == 1
+            len(edges(node)) == 1
             and isinstance(root, OperatorNode)
             and self._uses[root.name] == 1
             and root not in self._first.preludes
             and not root.config.finds_late
             and self._flow.in_process
-            and writes_here(sink)
         )
 
     def _columns_of(self, node: Node) -> pa.Schema:
@@ -271,11 +283,19 @@ class EpochFrames:
         parts: list[DataFrame] = []
         for edge in edges(node):
             if isinstance(edge.root, OperatorNode):
-                parts.append(through(edge, self._operate(edge.root, rows)))
+                parts.append(self._after(node, edge, edge.root, rows))
             else:
                 branch = next(branches)
                 parts.append(untagged(branch, in_time([branch], rows), self._flow.schemas))
         return union(parts)
+
+    def _after(self, node: Node, edge: Edge, root: OperatorNode, rows: DataFrame) -> DataFrame:
+        """What an operator gives after the steps of an edge; what payload they fetch, its own tasks get if they can."""
+        fetches = any(isinstance(step, FetchNode) for step in edge.steps)
+        if fetches and self._goes_on_in_tasks(node):
+            ((_, steps),) = ways_to(node)
+            return self._sent_on(root, rows, Give(steps, self._flow.schemas.of(node)))
+        return through(edge, self._operate(root, rows))
 
     def _operate(self, node: OperatorNode, rows: DataFrame) -> DataFrame:
         if node not in self._results:

@@ -6,6 +6,7 @@ on the same state. It takes no more memory than a task: an epoch that turns out 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -24,7 +25,6 @@ from penstock.flow.graph import Node, OperatorNode, SelectNode, SourceNode, Wher
 from penstock.flow.report import OperatorReport
 from penstock.flow.sinks import MemorySink, ParquetSink, Sink
 from penstock.kernels.xxhash import can_xxhash
-from penstock.runtime.course import Course
 from penstock.runtime.epoch import Epoch
 from penstock.runtime.shard import PortBounds
 from penstock.runtime.tracks import Tracks, followed
@@ -35,7 +35,8 @@ from penstock.spark.lateness import Counted
 from penstock.spark.sinks import deliver_tables
 from penstock.spark.types import arrow_columns, union
 from penstock.spark.work import TURNED_AWAY
-from penstock.storage.scans import read_file
+from penstock.storage.payload import read_placed
+from penstock.storage.scans import Portion
 from penstock.storage.versioned import Plan
 
 ROWS_HERE = 2
@@ -76,13 +77,14 @@ class EpochHere:
         course, epoch = self._flow.course, self._plan.epoch
         workers = _Workers(self._flow, self._plan, self.attempt)
         self._budget = budget = TrimmedBudget(course.share // ROWS_HERE)
-        pieces = {source: self._pieces(source) for source in self._files}
+        give_back()
+        pieces: dict[SourceNode, Sequence[Iterator[pa.Table]]] = {s: self._runs(s) for s in self._files}
         with budget.tab("rows that Spark sends") as charge:
             fetched = self._fetched(batch)
             charge(sum(rows.nbytes for rows in fetched.values()))
             for source in list(fetched):
-                pieces[source] = _slices(fetched.pop(source))
-            run = Epoch(course, self._plan, self._flow.sinks, pieces, workers, self._followed, budget)
+                pieces[source] = [_slices(fetched.pop(source))]
+            run = Epoch(course, self._plan, self._flow.sinks, pieces, workers, self._followed, budget, self._threads)
         self.tracks = run.tracks
         again = [sink for sink in self._flow.sinks if sink.delivery == "exactly once"]
         once = [sink for sink in self._flow.sinks if sink not in again]
@@ -145,12 +147,21 @@ class EpochHere:
         tables = sources.tables(few)
         return {source: tables[source] for source in frames}
 
-    def _pieces(self, source: SourceNode) -> Iterator[pa.Table]:
-        columns = self._flow.source_rows.columns[source]
-        give_back()
-        size = self._flow.course.share // READ_HERE
-        for file in self._files[source]:
-            yield from read_file(source.data.files, file.path, columns, size, values=file.values)
+    @property
+    def _threads(self) -> int:
+        """How many files are read at a time: as many as there would be tasks, if the driver has the cores."""
+        return min(self._flow.course.tasks, os.cpu_count() or 1)
+
+    def _runs(self, source: SourceNode) -> list[Iterator[pa.Table]]:
+        """What can be read side by side: files, or if they are few, their parts."""
+        files, given = source.data.files, self._files[source]
+        columns, threads = self._flow.source_rows.columns[source], self._threads
+        size = self._flow.course.share // READ_HERE // threads
+        if source.name in self._plan.late or len(given) < threads:
+            parts = self._flow.portions(source, self._plan, given)
+        else:
+            parts = [Portion(file.path, 0, None, file.values) for file in given]
+        return [read_placed(files, part, columns, source.row, source.lets_go, size, texts="encoded") for part in parts]
 
 
 def _slices(rows: pa.Table) -> Iterator[pa.Table]:
@@ -187,18 +198,20 @@ class _Workers:
             yield Out("late", plain.filter(late))
 
 
-def columns_here(course: Course, sinks: Sequence[Sink], zone: str) -> dict[SourceNode, pa.Schema] | str:
+def columns_here(
+    operators: Sequence[OperatorNode], sinks: Sequence[Sink], zone: str
+) -> dict[SourceNode, pa.Schema] | str:
     """The columns to read of each source of a flow that can run here; else why it cannot.
 
     It can if its expressions have the same meaning and types in process as on Spark, whose session is in this `zone`,
     and its keys the same hashes.
     """
-    for node in walk(*(sink.node for sink in sinks), *course.operators):
+    for node in walk(*(sink.node for sink in sinks), *operators):
         reason = _differs(node) or (_needs_zone(node, zone) if zone not in _UTC else None)
         if reason is not None:
             return reason
     try:
-        return {source: pruned(source.columns, paths) for source, paths in needed(sinks, course.operators).items()}
+        return {source: pruned(source.columns, paths) for source, paths in needed(sinks, operators).items()}
     except ConfigError as unknown:
         return str(unknown)
 

@@ -18,17 +18,21 @@ from pyspark.sql import types as st
 from penstock.core.rows import HASH, RESERVED, TIME
 from penstock.core.within import LEFT
 from penstock.flow.graph import (
+    FetchNode,
     Node,
     OperatorNode,
     Pairs,
     SelectNode,
     SourceNode,
     StatementNode,
+    StepNode,
     UnionNode,
     WhereNode,
     sources_of,
 )
 from penstock.flow.sinks import Sink
+from penstock.runtime.steps import step as step_of
+from penstock.spark.fetching import FetchTask
 from penstock.spark.schemas import Schemas, expressions
 from penstock.spark.source_rows import SOURCE, SourceRows
 from penstock.spark.types import allot, any_null, col, column_name, nulls, renamed, said_as_long, time_from_long
@@ -50,7 +54,7 @@ class Edge:
     """From a source or an operator through stateless steps."""
 
     root: SourceNode | OperatorNode
-    steps: tuple[SelectNode | WhereNode | StatementNode, ...] = ()
+    steps: tuple[StepNode | StatementNode, ...] = ()
 
     @property
     def filtered(self) -> bool:
@@ -153,7 +157,7 @@ def edges(node: Node) -> list[Edge]:
     """The edges that lead to a stream: one, or one per member of a union."""
     if isinstance(node, SourceNode | OperatorNode):
         return [Edge(node)]
-    if isinstance(node, SelectNode | WhereNode | StatementNode):
+    if isinstance(node, StepNode | StatementNode):
         return [Edge(edge.root, (*edge.steps, node)) for edge in edges(node.input)]
     if isinstance(node, UnionNode):
         return [edge for member in node.members for edge in edges(member)]
@@ -224,10 +228,12 @@ def tagged(branch: Branch, layout: Layout, rows: DataFrame, schemas: Schemas) ->
 
 
 def through(edge: Edge, rows: DataFrame) -> DataFrame:
-    """The rows of an edge's root after its steps, all of them native."""
+    """The rows of an edge's root after its steps, all of them native but for fetches."""
     for step in edge.steps:
         if isinstance(step, WhereNode):
             rows = rows.where(step.condition)
+        elif isinstance(step, FetchNode):
+            rows = _fetch_step(rows, step)
         else:
             rows = _select_step(rows, step) if isinstance(step, SelectNode) else _statement_step(rows, step)
     return rows
@@ -263,6 +269,16 @@ def where_pairs(rows: DataFrame, pairs: Pairs) -> DataFrame:
 
 def _select_step(rows: DataFrame, node: SelectNode) -> DataFrame:
     return rows.select(*expressions(node), *(name for name in (TIME, LATENESS) if name in rows.columns))
+
+
+def _fetch_step(rows: DataFrame, node: FetchNode) -> DataFrame:
+    """Rows with the payload that stayed in their sources, which tasks read."""
+    given = {field.name: field for field in rows.schema}
+    names = [*node.columns.names, *(name for name in (TIME,) if name in given)]
+    task = FetchTask(step_of(node), tuple(rows.columns))
+    # Spark would take a name with a dot for a field of a struct.
+    numbered = rows.toDF(*map(column_name, range(len(rows.columns))))
+    return numbered.mapInArrow(task, st.StructType([given[name] for name in names]))
 
 
 def _statement_step(rows: DataFrame, node: StatementNode) -> DataFrame:

@@ -12,15 +12,19 @@ from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import types as st
 
 from penstock.expressions import evaluate
 from penstock.flow.graph import Pairs
-from penstock.runtime.steps import ResultTime, Step, through
+from penstock.runtime.steps import ResultTime, Step, in_pieces
 from penstock.spark.blobs import BLOBS, Way
 from penstock.spark.task import ShardTask
 
 WRITTEN = "file string, rows long"
 """What a task that writes tells the driver, as Spark declares it."""
+
+_FETCHED = 32
+"""The part of a task's share that payload of results may take while it is written."""
 
 _GROUP = 32
 """The part of a task's share that is gathered for a row group of a file."""
@@ -30,7 +34,7 @@ class Then(Protocol):
     """What becomes of results."""
 
     @property
-    def declared(self) -> str:
+    def declared(self) -> str | st.StructType:
         """The columns of what is left for Spark to carry."""
         ...
 
@@ -54,7 +58,7 @@ class Write:
     def take(self, results: Iterator[pa.Table], share: int) -> Iterator[pa.RecordBatch]:
         """Write."""
         path, rows = f"{self.folder}/{uuid.uuid4().hex}.parquet", 0
-        made = (through(self.steps, result) for result in results)
+        made = (part for result in results for part in in_pieces(self.steps, result, share // _FETCHED))
         groups = _grouped((pa.table(table.columns, schema=self.columns) for table in made), share // _GROUP)
         writer: pq.ParquetWriter | None = None
         for group in groups:
@@ -80,6 +84,20 @@ class Send:
         """Send."""
         for result in results:
             yield from self.way.blobs(self.time.beside(result), self.shards, share)
+
+
+@dataclass(frozen=True, slots=True)
+class Give:
+    """Give them to Spark after some steps."""
+
+    steps: tuple[Step, ...]
+    declared: st.StructType
+
+    def take(self, results: Iterator[pa.Table], share: int) -> Iterator[pa.RecordBatch]:
+        """Give."""
+        for result in results:
+            for part in in_pieces(self.steps, result, share // _FETCHED):
+                yield from part.combine_chunks().to_batches()
 
 
 @dataclass(frozen=True, slots=True)

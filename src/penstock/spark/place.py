@@ -1,7 +1,8 @@
 """Where an epoch runs: where the driver is, in tasks that read files, or in tasks that get their rows from Spark.
 
-Where the driver is there is nothing to start and nothing to shuffle, but one core and the memory of one task. So small
-epochs run there, and large ones in tasks as soon as they are faster or do not fit.
+Where the driver is there is nothing to start and nothing to shuffle, but the memory of one task, and while several
+files are read at a time, one operator works after the other. So small epochs run there, and large ones in tasks as soon
+as they are faster or do not fit.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class Placement:
     """The size that fits where the driver is, as far as is known."""
     _seconds: dict[Place, float] = field(default_factory=dict)
     """Seconds per unit of size at each place; in tasks, beyond `_FIXED`."""
+    _gained: float = 0.0
+    """Seconds per unit of size that tasks are taken to save of those where the driver is, until that is measured."""
     _ran: dict[Place, int] = field(default_factory=dict)
     """How many epochs were measured at each."""
     _last: Place | None = None
@@ -91,8 +94,8 @@ class Placement:
             return "driver", f"{here:.2f} s are predicted there, {there:.2f} s in tasks"
         return self.elsewhere, f"{there:.2f} s are predicted there, {here:.2f} s where the driver is"
 
-    def learn(self, place: Place, size: int, seconds: float) -> None:
-        """An epoch of some size took so long."""
+    def learn(self, place: Place, size: int, seconds: float, alone: float | None = None) -> None:
+        """An epoch of some size took so long; where the driver is, `alone` of it on one core, if not all."""
         if self._did_not_fit:
             self._most, self._did_not_fit = min(self._most, size * _FITS), False
         if not size or (place == "spark" and self.elsewhere != "spark"):
@@ -100,6 +103,9 @@ class Placement:
         each = (seconds if place == "driver" else max(0.0, seconds - _FIXED)) / size
         known = self._ran.get(place, 0)
         self._seconds[place] = each if known < _WARM else (1 - _LATEST) * self._seconds[place] + _LATEST * each
+        if place == "driver":
+            alone = seconds if alone is None else min(alone, seconds)
+            self._gained = alone / size * (1 - 1 / (1 + _SPEED_UP * (self.tasks - 1)))
         self._ran[place] = known + 1
         self._last = place
 
@@ -116,4 +122,4 @@ class Placement:
     def _there(self, size: int) -> float:
         if self.elsewhere in self._seconds:
             return _FIXED + size * self._seconds[self.elsewhere]
-        return _FIXED + size * self._seconds["driver"] / (1 + _SPEED_UP * (self.tasks - 1))
+        return _FIXED + size * max(0.0, self._seconds["driver"] - self._gained)

@@ -2,14 +2,14 @@
 
 Progress policies, expressions and the tables of lookups may change: state and bounds stay as they are, and the log says
 so. The order of sources may not, because Spark counts what it has read by the place of a source in the query; nor may
-two operators change places, because each would go on with the other's state.
+two operators change places, or two streams that an operator takes, because each would go on with the other's state.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from penstock.core.errors import CheckpointError
@@ -37,6 +37,8 @@ class Start:
     promises: dict[str, str]
     scans: list[str]
     inputs: dict[str, str]
+    ports: dict[str, list[list[str]]] = field(default_factory=dict)
+    """For each port of an operator, how its rows come there, and the sources and operators that they come from."""
 
     @classmethod
     def of(
@@ -47,6 +49,7 @@ class Start:
             {node.name: promise(node.progress) for node in sources},
             [node.name for node in scanned],
             {node.name: _inputs(node) for node in operators},
+            {node.name: [[_way(part), *sorted(set(_roots(part)))] for part in node.inputs] for node in operators},
         )
 
     def follow(self, checkpoint: Checkpoint, configs: Mapping[str, Any]) -> None:
@@ -60,6 +63,7 @@ class Start:
             before = Start(**last)
             self._refuse_other_scans(before, checkpoint.uri)
             self._refuse_changed_places(before, configs, checkpoint.uri)
+            self._refuse_changed_sides(before, checkpoint.uri)
             self._tell_changes(before, checkpoint.uri)
         if last != record:
             checkpoint.records.write(_RECORD, record)
@@ -81,6 +85,26 @@ class Start:
                     f"on with the state of another operator. Without name=, operators are told apart by the order in "
                     f"which they are written. Nothing was touched. Write them in the old order, or with "
                     f"name={alike[0]!r} here, or start with a new checkpoint folder."
+                )
+
+    def _refuse_changed_sides(self, before: Start, uri: str) -> None:
+        """Refuse an operator whose streams have changed places: rows of one would be taken for rows of another."""
+        for name, ports in self.ports.items():
+            was = before.ports.get(name, ports)
+            if len(was) != len(ports) or was == ports:
+                continue
+            moved = any(
+                root in was[other][1:] and root not in was[port][1:] and root not in ports[other][1:]
+                for port, (_, *roots) in enumerate(ports)
+                for root in roots
+                for other in range(len(ports))
+            )
+            ways = [way for way, *_ in ports], [way for way, *_ in was]
+            if moved or (ways[0] != ways[1] and sorted(ways[0]) == sorted(ways[1])):
+                raise CheckpointError(
+                    f"{name} takes {', '.join(ways[0])}, in another order than at the last start of checkpoint {uri}: "
+                    f"{', '.join(ways[1])}. It would take rows of one stream that it holds for rows of another. "
+                    f"Nothing was touched. Write the streams in the old order, or start with a new checkpoint folder."
                 )
 
     def _tell_changes(self, before: Start, uri: str) -> None:
@@ -107,6 +131,15 @@ def _inputs(node: OperatorNode) -> str:
     if node.config.master is not None:
         shown += f" and the table {node.config.master.table}"
     return shown
+
+
+def _roots(node: Node) -> Iterator[str]:
+    """The sources and operators that rows come from."""
+    if isinstance(node, SourceNode | OperatorNode):
+        yield node.name
+    else:
+        for part in node.inputs:
+            yield from _roots(part)
 
 
 def _way(node: Node) -> str:

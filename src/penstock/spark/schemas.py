@@ -9,6 +9,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
 from penstock.flow.graph import (
+    FetchNode,
     Node,
     OperatorNode,
     SelectNode,
@@ -54,6 +55,9 @@ class Schemas:
         if isinstance(node, OperatorNode):
             return st.StructType(list(self._results(node)))
         if isinstance(node, StatementNode):
+            given = {field.name: field for field in self.of(node.input)}
+            return st.StructType([given[name] for name in node.columns.names])
+        if isinstance(node, FetchNode):
             given = {field.name: field for field in self.of(node.input)}
             return st.StructType([given[name] for name in node.columns.names])
         if isinstance(node, WhereNode | UnionNode):

@@ -24,10 +24,10 @@ from penstock.spark.assembly import Assembly
 from penstock.spark.blobs import BLOBS, ROLL_CALL, LateTask, Portions, ReadTask, RouteTask, Scan, ScanTask, Way, spread
 from penstock.spark.frames import EpochFrames
 from penstock.spark.lateness import REASON, Counted, missed
-from penstock.spark.layout import LATENESS, edges, through, where_pairs
+from penstock.spark.layout import LATENESS, edges, where_pairs
 from penstock.spark.onward import Send, Then
 from penstock.spark.types import col, column_name, union
-from penstock.storage.scans import portions, read_file
+from penstock.storage.scans import read_file
 from penstock.storage.versioned import Plan
 
 
@@ -81,7 +81,7 @@ class EpochTasks(EpochFrames):
         parts = []
         for edge, (root, steps) in zip(edges(node), ways_to(node), strict=True):
             if isinstance(root, OperatorNode):
-                parts.append(through(edge, self._operate(root, rows)))
+                parts.append(self._after(node, edge, root, rows))
             else:
                 work = self._work([root])
                 task = ReadTask(work, self._scan(root, self._columns[root]), steps, self._course.share)
@@ -138,15 +138,14 @@ class EpochTasks(EpochFrames):
         return union(parts)
 
     def _scan(self, source: SourceNode, columns: pa.Schema) -> Scan:
-        return Scan(source.data.files, columns, self._judges[source])
+        return Scan(source.data.files, columns, self._judges[source], source.row, source.lets_go)
 
     def _work(self, sources: Sequence[SourceNode]) -> Portions:
         """What tasks read of some sources."""
         found = [
             (number, portion)
             for number, source in enumerate(sources)
-            for file in self._files[source]
-            for portion in portions(source.data.files, file.path, file.values)
+            for portion in self._flow.portions(source, self._plan, self._files[source])
         ]
         return spread(found, self._course.tasks)
 
@@ -159,8 +158,9 @@ class EpochTasks(EpochFrames):
         more = [sf.lit(source.name).alias("late_source"), sf.expr(f"{REASON} AS late_reason")]
         if windows is not None:
             more += missed(windows, source, schemas.types_of(windows)[str(windows.config.window_start)])
-        told = [*schemas.of(source), st.StructField(TIME, st.LongType()), st.StructField(LATENESS, st.IntegerType())]
+        given = [field for field in schemas.of(source) if field.name != source.row]
+        told = [*given, st.StructField(TIME, st.LongType()), st.StructField(LATENESS, st.IntegerType())]
         work = self._work([source])
-        task = LateTask(work, self._scan(source, source.columns), self._course.share)
+        task = LateTask(work, Scan(source.data.files, source.given, self._judges[source]), self._course.share)
         late = self._numbers(work).mapInArrow(task, st.StructType(told))
-        return late.select(*map(col, source.columns.names), *more)
+        return late.select(*map(col, source.given.names), *more)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from penstock.core.errors import ConfigError
-from penstock.sql.description import Call, Column, Join, JoinKind, Query, Source
+from penstock.sql.description import Call, Column, Join, JoinKind, Query, Several, Source
 
-__all__ = ["Call", "Column", "Join", "JoinKind", "Query", "Source", "parse"]
+__all__ = ["Call", "Column", "Join", "JoinKind", "Query", "Several", "Source", "parse"]
 
 
 def parse(sql: str, columns: Mapping[str, Collection[str]] | None = None) -> Query:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from penstock.core.windows import Window
-from penstock.core.within import Band, Tumbling
+from penstock.core.within import Band, Tumbling, Within
 
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 """Which rows of a join come out."""
@@ -61,6 +61,14 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class Several:
+    """How three sources or more are joined: conditions over ``alias.column``, and nearness in time, if any is asked."""
+
+    on: tuple[str, ...]
+    within: Within | None
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """A whole query.
 
@@ -72,6 +80,7 @@ class Query:
     select: tuple[Column | Call, ...]
     sources: tuple[Source, ...]
     join: Join | None = None
+    several: Several | None = None
     where: str | None = None
     window: Window | None = None
     time: str | None = None

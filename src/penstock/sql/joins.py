@@ -8,9 +8,9 @@ from dataclasses import replace
 from sqlglot import exp
 
 from penstock.sql.clause import Clause, join_window
-from penstock.sql.description import Join, JoinKind, Source
+from penstock.sql.description import Join, JoinKind, Several, Source
 from penstock.sql.scan import Place
-from penstock.sql.sources import Columns, from_items, names_of_one, names_of_two
+from penstock.sql.sources import Columns, from_items, names_of_join, names_of_one
 from penstock.sql.text import Names, Node, Text, rewritten
 
 _KINDS: dict[str, JoinKind] = {
@@ -35,7 +35,7 @@ def read_join(
     """
     left, right = sources
     how = _how(text, tree)
-    names = names_of_two(text, sources, columns)
+    names = names_of_join(text, sources, columns)
     conditions = [(condition, _sides(condition, names)) for condition in _conditions(tree)]
     keys = [key for condition, _ in conditions if (key := _key(condition, left)) is not None]
     rest = [(condition, sides) for condition, sides in conditions if _key(condition, left) is None]
@@ -48,15 +48,44 @@ def read_join(
     if rest and how != "inner":
         raise text.wrong(rest[0][0], f"ON of a {how} join takes keys only. Filter the streams before they meet.")
     within = join_window(*(_clause(text, tree, sources, clauses, number) for number in (0, 1)))
-    pairs = _all([c for c, sides in rest if len(sides) != 1], names_of_two(text, sources, columns, ("l", "r")))
+    pairs = _all([c for c, sides in rest if len(sides) != 1], names_of_join(text, sources, columns, ("l", "r")))
     alone = [_all([c for c, sides in rest if sides == {s.alias}], names_of_one(text, s, columns)) for s in sources]
     filtered = (replace(source, where=where) for source, where in zip(sources, alone, strict=True))
     return Join(tuple(keys), within, how, pairs), tuple(filtered)
 
 
+def read_several(
+    text: Text, tree: Node, sources: tuple[Source, ...], clauses: dict[Place, Clause], columns: Columns
+) -> Several:
+    """A join of three sources or more. Without windows it is over all rows there ever were; else all have the same."""
+    for join in tree.args["joins"]:
+        if _said(join) not in ("", "INNER", "CROSS"):
+            raise text.wrong(
+                join.this, f"{_said(join)} JOIN takes two streams. Join these in a query of their own, or write JOIN."
+            )
+    names = names_of_join(text, sources, columns)
+    on = tuple(rewritten(condition, names) for condition in _conditions(tree))
+    given = [clauses.get(("FROM", number)) for number in range(len(sources))]
+    first = next((clause for clause in given if clause is not None), None)
+    if first is None:
+        return Several(on, None)
+    for number, clause in enumerate(given):
+        if clause is None or clause.text("RANGE") != first.text("RANGE") or clause.text("SLIDE") != first.text("SLIDE"):
+            raise text.wrong(
+                from_items(text, tree)[number],
+                f"In a join of several streams all have the same window, and another has RANGE {first.text('RANGE')}. "
+                f"Write {sources[number].alias} [RANGE {first.text('RANGE')}], or no window at all.",
+            )
+    return Several(on, join_window(first, first))
+
+
+def _said(join: Node) -> str:
+    return f"{join.side} {join.kind}".upper().replace("OUTER", "").strip()
+
+
 def _how(text: Text, tree: Node) -> JoinKind:
     join, where = tree.args["joins"][0], tree.args.get("where")
-    said = f"{join.side} {join.kind}".upper().replace("OUTER", "").strip()
+    said = _said(join)
     if said not in _KINDS:
         known = ", ".join(kind for kind in _KINDS if kind)
         raise text.wrong(join.this, f"{said} JOIN is not supported. Write one of {known} before JOIN.")
@@ -70,7 +99,7 @@ def _how(text: Text, tree: Node) -> JoinKind:
 def _conditions(tree: Node) -> Iterator[Node]:
     """All that WHERE and ON ask for, one by one."""
     where = tree.args.get("where")
-    for condition in (where.this if where else None, tree.args["joins"][0].args.get("on")):
+    for condition in (where.this if where else None, *(join.args.get("on") for join in tree.args["joins"])):
         if condition is not None:
             yield from condition.flatten() if isinstance(condition, exp.And) else [condition]
 

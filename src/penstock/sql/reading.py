@@ -13,10 +13,10 @@ from penstock.core.windows import Sliding, Window
 from penstock.sql.aggregates import PenstockSql, is_call, read_call
 from penstock.sql.clause import Clause, Meaning, aggregate_window
 from penstock.sql.description import Call, Column, Query
-from penstock.sql.joins import read_join
+from penstock.sql.joins import read_join, read_several
 from penstock.sql.names import quoted
 from penstock.sql.scan import Place, scan
-from penstock.sql.sources import Columns, names_of_one, names_of_two, read_sources
+from penstock.sql.sources import Columns, names_of_join, names_of_one, read_sources
 from penstock.sql.text import Names, Node, Text, rewritten, spelled, unaliased
 
 WINDOW_COLUMNS = ("window_start", "window_end")
@@ -50,11 +50,15 @@ def _read(sql: str, columns: Columns) -> Query:
         asked = _Asked(text, tree, names, aliases, clauses, ())
         condition = rewritten(where.this, names) if where else None
         return Query(asked.select(), sources, where=condition, **asked.grouped())
-    join, sources = read_join(text, tree, sources, clauses, columns)
+    join, several = None, None
+    if len(sources) == 2:
+        join, sources = read_join(text, tree, sources, clauses, columns)
+    else:
+        several = read_several(text, tree, sources, clauses, columns)
     times = tuple(f"{source.alias}.{quoted(source.time)}" for source in sources if source.time)
     after = {place: clause for place, clause in clauses.items() if place[0] == "SELECT"}
-    asked = _Asked(text, tree, names_of_two(text, sources, columns), aliases, after, times)
-    return Query(asked.select(), sources, join, **asked.grouped())
+    asked = _Asked(text, tree, names_of_join(text, sources, columns), aliases, after, times)
+    return Query(asked.select(), sources, join, several, **asked.grouped())
 
 
 class _Grouping(NamedTuple):

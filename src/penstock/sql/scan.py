@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import sqlglot
@@ -80,11 +80,13 @@ class _Where:
     section: str = ""
     item: int = 0
     depth: int = 0
-    seen: set[str] = field(default_factory=set)
+    after_dot: bool = False
 
     def step(self, sql: str, token: Any) -> None:
         """Go past one token."""
-        word = "" if _quoted(token) else token.text.upper()
+        # What follows a dot is a column, whatever it is called.
+        word = "" if _quoted(token) or self.after_dot else token.text.upper()
+        self.after_dot = word == "."
         self.depth += (word in _OPENS) - (word in _CLOSES)
         if self.depth:
             return

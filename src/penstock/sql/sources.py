@@ -29,16 +29,18 @@ def from_items(text: Text, tree: Node) -> list[Node]:
 
 
 def read_sources(text: Text, tree: Node, clauses: dict[Place, Clause]) -> tuple[Source, ...]:
-    """The sources, one or two; in a join they have times of their own."""
+    """The sources; in a join they have times of their own."""
     items = from_items(text, tree)
-    if len(items) > 2:
-        raise text.wrong(items[2], "A query joins two streams. Join the result with the third in another query.")
     if len(items) == 1:
         return (_source(text, items[0], None),)
-    left, right = (_source(text, item, _time(clauses, number)) for number, item in enumerate(items))
-    if left.alias == right.alias:
-        raise text.wrong(items[1], f"Both streams are called {left.alias}. Write AS and another name after one.")
-    return left, right
+    sources = tuple(_source(text, item, _time(clauses, number)) for number, item in enumerate(items))
+    for number, source in enumerate(sources):
+        if source.alias in [before.alias for before in sources[:number]]:
+            which = "Both" if len(items) == 2 else "Two"
+            raise text.wrong(
+                items[number], f"{which} streams are called {source.alias}. Write AS and another name after one."
+            )
+    return sources
 
 
 def names_of_one(text: Text, source: Source, columns: Columns) -> Names:
@@ -55,7 +57,7 @@ def names_of_one(text: Text, source: Source, columns: Columns) -> Names:
     return name
 
 
-def names_of_two(
+def names_of_join(
     text: Text, sources: tuple[Source, ...], columns: Columns, shown: tuple[str, str] | None = None
 ) -> Names:
     """Columns of a join, and fields of structs, by the alias of their source, or by what it is to be shown as."""

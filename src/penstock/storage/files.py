@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
+from penstock.core.absent import with_absent, without_absent
 from penstock.core.errors import ConfigError, StateError
 
 _REMEMBERED = 1 << 14
@@ -95,8 +96,9 @@ class FilePages:
             folder = self._elsewhere[segment]
             return f"{folder}/{self._other(folder).put(rows)}"
         draft = f"{self._folder}/.{self._prefix}-{uuid.uuid4().hex[:12]}.draft"
-        with self._files.open_output_stream(draft) as sink, pa.ipc.new_file(sink, rows.schema) as writer:
-            writer.write_batch(rows)
+        kept = without_absent(rows)
+        with self._files.open_output_stream(draft) as sink, pa.ipc.new_file(sink, kept.schema) as writer:
+            writer.write_batch(kept)
         content = self._content(draft)
         name = f"{self._prefix}-{uuid.uuid4().hex[:12]}-{content.size}-{zlib.crc32(content):08x}.arrow"
         path = self._path(name)
@@ -123,7 +125,7 @@ class FilePages:
         self._check(path, name, content)
         self._touched[name] = content.size
         try:
-            rows = pa.ipc.open_file(content).get_batch(0)
+            rows = with_absent(pa.ipc.open_file(content).get_batch(0))
             if self._local:
                 self._keep_open(name, rows)
             return rows

@@ -8,18 +8,20 @@ Delta table is partitioned are not in its files: their values come with each fil
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from penstock.core.absent import absent
 from penstock.core.errors import ConfigError, SourceError
-from penstock.core.files import Files, Format, InputFile, Values, check_limit, standard_columns
+from penstock.core.files import Files, Format, InputFile, Path, Values, check_limit, decoded, lacking, standard_columns
 from penstock.storage.delta import epochs_of_table
 from penstock.storage.files import find_folder, is_hidden, path_of, whole_path
 
@@ -34,6 +36,12 @@ _SMALLEST = 1 << 10
 
 _GROWTH = 16
 """and how many times as many may be read next."""
+
+_CODE = 8
+"""Bytes of a text in a Parquet file up to which it is taken to be encoded: it repeats, or is null."""
+
+Texts = Literal["plain", "encoded"]
+"""Whether texts that a file has encoded come out as they are, or as codes and the texts that these stand for."""
 
 Read = Callable[[fs.FileSystem, str, pa.Schema, int | None], Iterator[pa.Table]]
 
@@ -61,6 +69,8 @@ class Portion:
     nbytes: int
     group: int | None = None
     values: Values = ()
+    number: int | None = None
+    """Its number among the units of its source, if rows of it may be asked for again (`storage.payload`)."""
 
 
 def portions(files: Files, path: str, values: Values = ()) -> list[Portion]:
@@ -81,11 +91,19 @@ def read_file(
     size: int | None = None,
     group: int | None = None,
     values: Values = (),
+    late: Collection[Path] = (),
+    texts: Texts = "plain",
 ) -> Iterator[pa.Table]:
     """The rows of one of the files, in `columns`, which are some of its own, in pieces of about `size` bytes.
 
     Of a Parquet file, only a row `group` may be asked for. `values` are those of columns that are not in the file.
+    Columns, or fields of structs, that are `late` are null: they are not read.
+    `texts` that are encoded there may stay so: their type is a dictionary of the one that `columns` have then.
     """
+    if late:
+        for piece in read_file(files, uri, lacking(columns, late), size, group, values, texts=texts):
+            yield _conformed(piece, columns, uri, texts)
+        return
     system, path = find_folder(uri)
     given = _constants(files, uri, columns, values)
     with _told(files, uri):
@@ -99,7 +117,7 @@ def read_file(
             pieces = _READERS[files.inside](system, path, columns, size)
         for piece in pieces:
             whole = _with_constants(piece, given)
-            yield _conformed(_instants(whole, columns) if files.format == "delta" else whole, columns, uri)
+            yield _conformed(_instants(whole, columns) if files.format == "delta" else whole, columns, uri, texts)
 
 
 def _constants(files: Files, uri: str, columns: pa.Schema, values: Values) -> dict[str, pa.Scalar]:
@@ -185,11 +203,9 @@ def size_of(path: str) -> int:
     return int(system.get_file_info(place).size or 0)
 
 
-def epochs_of(files: Files) -> Iterator[pa.Table]:
-    """The rows of the files that are there now, an epoch after the other."""
-    for some in epochs_of_table(files) if files.format == "delta" else _epochs_of_folder(files):
-        pieces = (piece for file in some for piece in read_file(files, file.path, files.columns, values=file.values))
-        yield pa.concat_tables([files.columns.empty_table(), *pieces])
+def epochs_of(files: Files) -> Iterator[list[InputFile]]:
+    """The files that are there now, those of an epoch after those of another."""
+    return epochs_of_table(files) if files.format == "delta" else _epochs_of_folder(files)
 
 
 def _epochs_of_folder(files: Files) -> Iterator[list[InputFile]]:
@@ -234,10 +250,13 @@ def _first_columns(format_name: Format, path: str) -> pa.Schema:
     )
 
 
-def _parquet_file(system: fs.FileSystem, path: str) -> pq.ParquetFile:
+def _parquet_file(
+    system: fs.FileSystem, path: str, about: pq.FileMetaData | None = None, encoded: Sequence[str] = ()
+) -> pq.ParquetFile:
     local = isinstance(system, fs.LocalFileSystem)
     source = path if local else system.open_input_file(path)
-    return pq.ParquetFile(source, memory_map=local, coerce_int96_timestamp_unit="us", pre_buffer=not local)
+    options = {"memory_map": local, "coerce_int96_timestamp_unit": "us", "pre_buffer": not local}
+    return pq.ParquetFile(source, metadata=about, read_dictionary=list(encoded), **options)
 
 
 def _read_parquet(
@@ -247,7 +266,7 @@ def _read_parquet(
     with _parquet_file(system, path) as file:
         groups = range(file.num_row_groups) if group is None else [group]
         there = set(file.schema_arrow.names)
-        leaves = [leaf for field in columns if field.name in there for leaf in _leaves(field.name, field.type)]
+        leaves = [leaf for field in columns if field.name in there for leaf in leaves_of(field.name, field.type)]
         if not leaves:
             # Only how many rows there are is known of a file that has none of the columns.
             rows = sum(file.metadata.row_group(number).num_rows for number in groups)
@@ -255,48 +274,88 @@ def _read_parquet(
             for start in range(0, rows, most):
                 yield _of_length(min(most, rows - start))
             return
-        if size is None:
-            batches = file.iter_batches(_PIECE, row_groups=groups, columns=leaves)
-        else:
-            batches = _batches(file, groups, leaves, size, extra)
-        for batch in batches:
-            yield pa.Table.from_batches([batch])
+        paths = [leaf for leaf, _ in leaves]
+        rows = _SMALLEST
+        for number in groups:
+            encoded = _encoded(file.metadata.row_group(number), leaves)
+            with _parquet_file(system, path, file.metadata, encoded) as coded:
+                pieces = _Pieces(number, paths, size, extra, rows)
+                try:
+                    yield from pieces.of(coded)
+                except pa.ArrowNotImplementedError:
+                    # A field of a struct whose texts are encoded in a part of the row group only.
+                    yield from pieces.of(file)
+                rows = pieces.rows
 
 
-def _batches(
-    file: pq.ParquetFile, groups: Sequence[int], leaves: list[str], size: int, extra: int
-) -> Iterator[pa.RecordBatch]:
-    """Batches of about `size` bytes. How wide rows are is not known before they are read: encoded they may be small.
+def _encoded(about: pq.RowGroupMetaData, leaves: Sequence[tuple[str, pa.DataType]]) -> list[str]:
+    """The texts among some columns that a row group has encoded, as far as sizes tell."""
+    texts = {path for path, kind in leaves if kind in (pa.string(), pa.binary())}
+    parts = (about.column(place) for place in range(about.num_columns))
+    return [
+        part.path_in_schema
+        for part in parts
+        if part.path_in_schema in texts
+        and part.has_dictionary_page
+        and part.total_uncompressed_size <= _CODE * part.num_values
+    ]
+
+
+class _Pieces:
+    """A row group in batches of about `size` bytes. How wide rows are is not known before they are read.
 
     So the first batch has few rows, and each tells how many the next may have. To go on with another number the reader
     begins anew and passes over what it has given.
     """
-    rows, done = _SMALLEST, 0
-    while True:
-        skip, more = done, rows
-        for batch in file.iter_batches(rows, row_groups=groups, columns=leaves):
-            fresh = batch.slice(min(skip, batch.num_rows))
-            skip -= batch.num_rows - fresh.num_rows
-            if not fresh.num_rows:
-                continue
-            done += fresh.num_rows
-            width = -(-fresh.nbytes // fresh.num_rows) + extra
-            yield fresh
-            more = min(_PIECE, _GROWTH * rows, max(_SMALLEST, size // max(1, width)))
-            if more >= 2 * rows or 2 * more <= rows:
-                break
-        else:
-            return
-        rows = more
+
+    def __init__(self, group: int, leaves: list[str], size: int | None, extra: int, rows: int) -> None:
+        self._group = group
+        self._leaves = leaves
+        self._size = size
+        self._extra = extra
+        self.rows = _PIECE if size is None else rows
+        """How many rows the next batch may have."""
+        self._done = 0
+
+    def of(self, file: pq.ParquetFile) -> Iterator[pa.Table]:
+        """Those of a file that have not been given yet."""
+        while True:
+            skip, more = self._done, self.rows
+            for batch in file.iter_batches(self.rows, row_groups=[self._group], columns=self._leaves):
+                fresh = batch.slice(min(skip, batch.num_rows))
+                skip -= batch.num_rows - fresh.num_rows
+                if not fresh.num_rows:
+                    continue
+                self._done += fresh.num_rows
+                yield pa.Table.from_batches([fresh])
+                if self._size is None:
+                    continue
+                width = -(-sum(map(_decoded, fresh.columns)) // fresh.num_rows) + self._extra
+                more = min(_PIECE, _GROWTH * self.rows, max(_SMALLEST, self._size // max(1, width)))
+                if more >= 2 * self.rows or 2 * more <= self.rows:
+                    break
+            else:
+                return
+            self.rows = more
 
 
-def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
-    """What Parquet calls the parts of a column."""
+def _decoded(column: pa.Array) -> int:
+    """The bytes that a column takes once its texts are no longer encoded."""
+    if pa.types.is_struct(column.type):
+        return sum(_decoded(column.field(place)) for place in range(column.type.num_fields)) + len(column) // 8
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    lengths = pc.binary_length(column.dictionary).take(column.indices)
+    return 4 * len(column) + int(pc.sum(lengths).as_py() or 0)
+
+
+def leaves_of(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    """What Parquet calls the parts of a column, and the types that they are to have."""
     if pa.types.is_struct(kind):
         for field in kind:
-            yield from _leaves(f"{path}.{field.name}", field.type)
+            yield from leaves_of(f"{path}.{field.name}", field.type)
     else:
-        yield path
+        yield path, kind
 
 
 def _read_arrow(system: fs.FileSystem, path: str, columns: pa.Schema, size: int | None) -> Iterator[pa.Table]:
@@ -395,7 +454,7 @@ _SCHEMAS: Mapping[Format, Callable[[fs.FileSystem, str], pa.Schema]] = {
 }
 
 
-def _conformed(rows: pa.Table, columns: pa.Schema, uri: str) -> pa.Table:
+def _conformed(rows: pa.Table, columns: pa.Schema, uri: str, texts: Texts) -> pa.Table:
     """Rows in the declared columns."""
     if rows.schema == columns:
         return rows
@@ -403,9 +462,12 @@ def _conformed(rows: pa.Table, columns: pa.Schema, uri: str) -> pa.Table:
     arrays = []
     for field in columns:
         if field.name not in there:
-            arrays.append(pa.nulls(rows.num_rows, field.type))
+            arrays.append(absent(rows.num_rows, field.type))
             continue
         column = rows.column(there[field.name])
+        if texts == "encoded" and decoded(column.type) == field.type:
+            arrays.append(column)
+            continue
         try:
             arrays.append(column if column.type == field.type else as_type(column, field.type))
         except (TypeError, pa.ArrowInvalid) as wrong:
@@ -414,7 +476,8 @@ def _conformed(rows: pa.Table, columns: pa.Schema, uri: str) -> pa.Table:
                 f"Column {field.name!r} of {uri} is {column.type}, but the source has it as {field.type}{detail}. "
                 f"Write the file in that type{_or_wider(column.type)}."
             ) from wrong
-    return pa.table(arrays, schema=columns)
+    held = [field.with_type(array.type) for field, array in zip(columns, arrays, strict=True)]
+    return pa.table(arrays, schema=pa.schema(held))
 
 
 def _or_wider(kind: pa.DataType) -> str:
@@ -438,7 +501,7 @@ def _array_as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
         parts = [
             _array_as_type(array.field(names.index(field.name)), field.type)
             if field.name in names
-            else pa.nulls(len(array), field.type)
+            else absent(len(array), field.type)
             for field in kind
         ]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())

@@ -11,6 +11,8 @@ by the same plan, so that it does the same; what an attempt left behind is swept
     lease/             which driver may commit
     staged/…           what the shards of an epoch have done, before it is committed
     state/<operator>/  pages
+    payload.json       which columns of which sources rows may leave behind
+    payload/<source>/  which files, and row groups of them, rows that did are in
     tables/<operator>/ master tables that were given as rows
     spark/             what Spark itself remembers: the offsets of each epoch
 
@@ -85,6 +87,8 @@ class Plan:
     """and why there."""
     size: int = 0
     """How large it is: the bytes of its files, or about how many rows it has."""
+    late: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """The sources whose rows leave payload behind: the number of the first unit that they are in, and how many are."""
 
     def to_json(self) -> dict[str, Any]:
         """For the checkpoint."""
@@ -104,6 +108,7 @@ class Plan:
                 "place",
                 "why",
                 "size",
+                "late",
             )
         }
         return {**plain, "tracks": tracks}
@@ -112,7 +117,8 @@ class Plan:
     def from_json(cls, record: Mapping[str, Any]) -> Self:
         """From the checkpoint."""
         tracks = {name: Track.from_json(track) for name, track in record["tracks"].items()}
-        return cls(**{**record, "tracks": tracks})
+        late = {name: (first, count) for name, (first, count) in record.get("late", {}).items()}
+        return cls(**{**record, "tracks": tracks, "late": late})
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +134,8 @@ class Ledger:
     methods: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     batch: Batch = field(default_factory=dict)
+    units: Mapping[str, int] = field(default_factory=dict)
+    """How many units of each source are numbered (`storage.payload`)."""
 
     def names(self, operator: str) -> set[str]:
         """The stored batches that an operator's pages need."""
@@ -145,6 +153,7 @@ class Ledger:
             "methods": self.methods,
             "versions": self.versions,
             "batch": self.batch,
+            "units": self.units,
         }
 
     @classmethod
@@ -160,6 +169,7 @@ class Ledger:
             methods=record["methods"],
             versions=record["versions"],
             batch=record["batch"],
+            units=record.get("units", {}),
         )
 
 

@@ -33,7 +33,7 @@ class Ran(NamedTuple):
 
 @cache
 def packets(number: int) -> pa.Table:
-    return DataSet(number, records=60_000, seed=7).table().select(COLUMNS.names)
+    return DataSet(number, records=25_000, seed=7).table().select(COLUMNS.names)
 
 
 def quarters(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:

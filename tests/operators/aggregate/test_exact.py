@@ -133,9 +133,10 @@ def test_f05_ranks_by_time_equal_their_definition(case):
     check(replace(timed, window=replace(case.window, order="t"), by=("g", "k"), memory=max(60_000, case.memory)))
 
 
+@pytest.mark.parametrize("size", [250, pytest.param(1000, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("order", [None, "t"])
-def test_f05_windows_of_many_rows_come_out_within_little_memory(order):
-    window = PartitionedWindow(1000, 1, partition=("k",), order=order)
+def test_f05_windows_of_many_rows_come_out_within_little_memory(order, size):
+    window = PartitionedWindow(size, 1, partition=("k",), order=order)
     arrivals = [row(t, k=1 if t % 20 else t % 3) for t in range(100)]
     events = [Arrive(arrivals[:90]), EpochEnd(1), Arrive(arrivals[90:])]
     check(Case(window, ("sum.x", "distinct.x"), events, by=("k",), memory=64_000))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock import LocalFlow, ordered
 from penstock.core.errors import ConfigError, FlowError
 from penstock.operators.aggregate import spellings as pk
-from penstock.operators.aggregate.functions import Function, UserDefined
+from penstock.operators.aggregate.functions import Edge, Function, UserDefined
 from tests.aggregates import DOUBLED
 from tests.oracle.aggregate import plain
 from tests.streams import examples
@@ -259,3 +259,18 @@ def test_an_error_in_a_user_defined_aggregate_names_it_and_the_step(steps, cause
     with pytest.raises(FlowError, match=message) as failed:
         flow.run()
     assert isinstance(failed.value.__cause__, cause)
+
+
+@pytest.mark.parametrize("which", ["first", "last"])
+def test_the_edge_of_each_segment_is_that_of_its_definition(which):
+    """The earliest or latest that has a value; of several at the same time the least; null if none has one."""
+    rng = np.random.default_rng(5)
+    values = rng.choice([None, "a", "b", "c"], 600, p=[0.5, 0.2, 0.2, 0.1]).tolist()
+    times = rng.choice([-(2**63), -1, 0, 7, 2**63 - 1], 600)
+    starts = np.unique(np.concatenate([[0], rng.integers(1, 600, 250)]))
+    found = Edge("x", which).lift(pa.array(values), times, starts)[1].to_pylist()
+    ends = [*starts[1:], 600]
+    for value, begin, end in zip(found, starts, ends, strict=True):
+        there = [(int(times[row]), values[row]) for row in range(begin, end) if values[row] is not None]
+        edge = (min if which == "first" else max)([time for time, _ in there], default=None)
+        assert value == min((v for time, v in there if time == edge), default=None)

@@ -293,7 +293,7 @@ def bins(events, range_: int, purge: str) -> Counter:
 def test_f07_the_printed_purge_of_bins_is_wrong_and_the_corrected_one_is_what_we_compute():
     rng = np.random.default_rng(5)
     wrong = 0
-    for _ in range(200):
+    for _ in range(60):
         bound, events, mine = 0, [], []
         for _ in range(12):
             if rng.random() < 0.7:
@@ -310,7 +310,7 @@ def test_f07_the_printed_purge_of_bins_is_wrong_and_the_corrected_one_is_what_we
         assert Counter({(end - 1, n): 1 for _, _, end, n in run(case).results}) == truth
         assert bins(events, 5, "fixed") == truth
         wrong += bins(events, 5, "printed") != truth
-    assert wrong > 100
+    assert wrong > 30
 
 
 def test_results_are_never_below_the_bound_that_was_promised():
@@ -397,15 +397,18 @@ def test_what_cannot_be_aggregated_says_so(build, error, message):
 
 
 @pytest.mark.slow
-def test_a_million_groups_in_sixty_open_windows_fit_into_128_mb(tmp_path):
+@pytest.mark.parametrize(
+    ("groups", "memory"), [(50_000, 8 << 20), pytest.param(1_000_000, 128 << 20, marks=pytest.mark.deep)]
+)
+def test_a_million_groups_in_sixty_open_windows_fit_into_128_mb(tmp_path, groups, memory):
     kind = RowType(pa.schema({"k": pa.int64(), "t": pa.int64()}), ("k",), "t")
     config = WindowAggregate(sliding(60, 1), ("k",), (("n", pk.count()),))
-    store, state, budget = FilePages(str(tmp_path)), State(), Budget(128 << 20)
-    rng = np.random.default_rng(0)
-    latest = np.full(1_000_000, -1_000)
+    store, state, budget = FilePages(str(tmp_path)), State(), Budget(memory)
+    rng, arrivals = np.random.default_rng(0), groups // 10
+    latest = np.full(groups, -1_000)
     out = total = expected = 0
     for t in range(63):
-        k = rng.integers(0, 1_000_000, 100_000)
+        k = rng.integers(0, groups, arrivals)
         latest[k] = t
         expected += int((latest > t - 60).sum())
         table = pa.table({"k": k, "t": np.full(k.size, t)})
@@ -418,8 +421,8 @@ def test_a_million_groups_in_sixty_open_windows_fit_into_128_mb(tmp_path):
             total += int(np.sum(done.rows.column("n").to_numpy()))
         state = logic.state()
     assert out == expected, "a result for every group that was there in the last sixty steps"
-    assert total == 100_000 * sum(min(t + 1, 60) for t in range(63))
-    assert budget.peak <= 128 << 20
+    assert total == arrivals * sum(min(t + 1, 60) for t in range(63))
+    assert budget.peak <= memory
 
 
 def test_f04_rows_numbered_by_their_source_may_come_in_disorder():

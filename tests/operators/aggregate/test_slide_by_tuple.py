@@ -27,7 +27,7 @@ def drawn(rows: int, groups: int) -> pa.Table:
 @pytest.mark.parametrize("groups", [1, 300])
 @pytest.mark.parametrize("slide", [{}, {"every": 5, "by": "rank"}, {"every": 5, "by": "row-num"}])
 def test_windows_that_close_at_once_are_made_in_pieces(groups, slide):
-    rows, window = drawn(20_000, groups), pk.slide_by_tuple(20, **slide)
+    rows, window = drawn(8_000, groups), pk.slide_by_tuple(20, **slide)
     asked = {"n": pk.count(), "most": pk.max("x"), "half": pk.median("x")}
     assert results(window, "1 MB", rows, **asked) == results(window, "1 GB", rows, **asked)
 
@@ -35,7 +35,7 @@ def test_windows_that_close_at_once_are_made_in_pieces(groups, slide):
 @pytest.mark.slow
 @pytest.mark.parametrize("slide", [{}, {"every": 5, "by": "rank"}])
 def test_a_window_may_hold_more_times_than_memory(slide):
-    rows, window = drawn(6_000, 1), pk.slide_by_tuple(350, **slide)
+    rows, window = drawn(4_000, 1), pk.slide_by_tuple(350, **slide)
     asked = {"n": pk.count(), "most": pk.max("x")}
     assert results(window, "60 kB", rows, **asked) == results(window, "1 GB", rows, **asked)
 

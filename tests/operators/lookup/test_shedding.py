@@ -311,7 +311,7 @@ def frequency_by_decile(position: float) -> np.ndarray:
         parts = np.array_split(likely[model.waiting][::-1], 10)
         seen.append([part.mean() / (likely**2).sum() for part in parts])
 
-    setting.rows_per_read(Shedding("considering", position), arrivals=400, reads=600, look=look)
+    setting.rows_per_read(Shedding("considering", position), arrivals=400, reads=300, look=look)
     return np.mean(seen, 0)
 
 
@@ -327,14 +327,15 @@ def test_f19_the_longer_rows_wait_the_rarer_is_what_they_need():
 
 
 @pytest.mark.slow
-def test_f20_putting_the_oldest_aside_beats_putting_any_aside_and_none():
+@pytest.mark.parametrize("reads", [500, pytest.param(2000, marks=pytest.mark.deep)])
+def test_f20_putting_the_oldest_aside_beats_putting_any_aside_and_none(reads):
     setting = Setting(keys=100_000, partition=200, slots=32_000)
-    none = setting.rows_per_read(Shedding(), arrivals=400, reads=2000)
+    none = setting.rows_per_read(Shedding(), arrivals=400, reads=reads)
     better = []
     for load in (2, 4):
         arrivals = round(load * none)
-        keep = setting.rows_per_read(Shedding("keep"), arrivals, reads=2000)
-        considering = setting.rows_per_read(Shedding("considering", 1.0), arrivals, reads=2000)
+        keep = setting.rows_per_read(Shedding("keep"), arrivals, reads)
+        considering = setting.rows_per_read(Shedding("considering", 1.0), arrivals, reads)
         assert keep == pytest.approx(none, rel=0.05)
         assert considering > max(keep, none)
         better.append(considering / keep)
@@ -366,16 +367,16 @@ def test_behind_a_cache_more_is_answered_the_more_arrives():
 # F21: who chooses what is read
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.deep) for seed in (2, 3))])
 @pytest.mark.slow
 def test_f21_neither_the_oldest_nor_the_newest_row_chooses_best_and_the_tuner_finds_who_does(seed):
     setting = Setting()
     sweep = [
-        setting.rows_per_read(Shedding("considering", position), arrivals=30, reads=6_000, seed=seed)
+        setting.rows_per_read(Shedding("considering", position), arrivals=30, reads=3_000, seed=seed)
         for position in (0.0, 0.15, 0.45, 0.6, 1.0)
     ]
     assert max(sweep) > 1.05 * max(sweep[0], sweep[-1])
-    tuned = setting.rows_per_read(Shedding("considering", "tune"), arrivals=30, reads=10_000, warm=15_000, seed=seed)
+    tuned = setting.rows_per_read(Shedding("considering", "tune"), arrivals=30, reads=5_000, warm=10_000, seed=seed)
     assert tuned > 0.97 * max(sweep)
 
 

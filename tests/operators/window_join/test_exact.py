@@ -71,8 +71,8 @@ def check(case: Case) -> None:
 
 TRACES = [
     range(10),
-    pytest.param(range(10, 50), marks=pytest.mark.slow),
-    pytest.param(range(50, 310), marks=pytest.mark.deep),
+    pytest.param(range(10, 25), marks=pytest.mark.slow),
+    pytest.param(range(25, 310), marks=pytest.mark.deep),
 ]
 
 

@@ -60,8 +60,9 @@ def test_from_each_method_to_each_other_and_back(before, after):
 
 
 @pytest.mark.slow
-def test_methods_in_random_order_equal_the_definition_on_traces():
-    for seed in range(150):
+@pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 150), marks=pytest.mark.deep)], ids=len)
+def test_methods_in_random_order_equal_the_definition_on_traces(seeds):
+    for seed in seeds:
         names = np.random.default_rng(seed).choice(["oa", *DRAWN], 9)
         check(switching(trace(seed, "ewj"), [drawn(name, seed + n) for n, name in enumerate(names)]))
 

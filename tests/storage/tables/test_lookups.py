@@ -44,7 +44,7 @@ def test_over_parquet_files(tmp_path_factory, case, group, files):
     check(case, table)
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(case=cases(), partition_rows=st.sampled_from([1, 3, 100]))
 @pytest.mark.slow
 def test_over_a_database(database, case, partition_rows):

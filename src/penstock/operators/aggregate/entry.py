@@ -14,7 +14,7 @@ from penstock.core.time import Times
 from penstock.core.windows import Wids
 from penstock.kernels.segments import numbers_of
 from penstock.operators.aggregate.config import WindowAggregate
-from penstock.operators.aggregate.lanes import Lane
+from penstock.operators.aggregate.lanes import Apart, Lane
 
 _LIFTING = 128
 """Bytes that sorting and lifting one row takes besides its own: codes, order, segments and their scratch."""
@@ -41,12 +41,15 @@ class Entry:
             size = piece.nbytes + _LIFTING * piece.num_rows
             with self._budget.hold(2 * size, "sorting and lifting arrivals"):
                 numbers = number(times_of(piece))
+                apart: Apart = "unknown"
                 for place, lane in enumerate(self.lanes) if not port else [(port - 1, self.lanes[port - 1])]:
                     if port:
                         partials = lane.fold(lane.renumbered(piece, numbers))
                     else:
-                        partials = lane.lift(piece, self._rows, numbers)
+                        partials = lane.lift(piece, self._rows, numbers, apart)
                     if place == 0:
+                        # All lanes have the groups of these rows; the main one has the fewest partials.
+                        apart = lane.apart(partials)
                         self._count(partials)
                     yield place, partials
 

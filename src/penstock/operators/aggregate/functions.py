@@ -37,6 +37,8 @@ from penstock.kernels.segments import (
     least_of,
     numbers_of,
     reduce_pairs,
+    segment_of,
+    starts_of,
     sum_decimals,
     sum_words,
 )
@@ -430,12 +432,28 @@ class Edge(_Unsubtractable):
         times, values = partials
         if starts.size == len(values):
             return partials
-        moments = numbers_of(times).astype(np.int64, copy=False)
-        missing = is_null(values).astype(np.int64)
+        rows, tied = self.nearest(numbers_of(times).astype(np.int64, copy=False), is_null(values), starts)
+        if tied is not None:
+            rows = rows[least_of(tied, *codes_of(values.take(pa.array(rows))))]
+        best = pa.array(rows)
+        return times.take(best), values.take(best)
+
+    def nearest(self, moments: Times, missing: Mask, starts: Indices) -> tuple[Indices, Indices | None]:
+        """The rows of each segment at its earliest or latest time, of those that have a value if any has.
+
+        And where those of each segment begin, if one has several: only then do the values decide.
+        """
         # Bitwise not turns the order of integers round without overflow at the ends.
         towards = moments if self.which == "first" else ~moments
-        best = pa.array(least_of(starts, missing, towards, *codes_of(values)))
-        return times.take(best), values.take(best)
+        segments = segment_of(starts, towards.size)
+        if missing.any():
+            counts = ~missing | all_of(missing, starts)[segments]
+            least = np.minimum.reduceat(np.where(counts, towards, np.iinfo(np.int64).max), starts)
+            near = counts & (towards == least[segments])
+        else:
+            near = towards == np.minimum.reduceat(towards, starts)[segments]
+        rows = np.flatnonzero(near)
+        return rows, None if rows.size == starts.size else starts_of(segments[rows])
 
     def lower(self, partials: Columns, kind: pa.DataType) -> pa.Array:
         """The value."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +24,13 @@ from penstock.core.time import Times
 from penstock.core.windows import Wids
 from penstock.kernels.equal import same
 from penstock.kernels.segments import Codes, codes_of, sorted_by, starts_of
-from penstock.operators.aggregate.functions import Columns, Count, Function, OwnError
+from penstock.operators.aggregate.functions import Columns, Count, Edge, Function, OwnError
 
 VALUE = "__value"
 """What a value lane calls its values."""
+
+Apart = Literal["by hash", "unknown"]
+"""Whether it is known that no two groups have the same hash."""
 
 GROUP = "__group"
 """Group columns inside a lane: this, and their place."""
@@ -95,18 +99,24 @@ class Lane:
         """Where the other keys are."""
         return range(2 + len(self.groups), 2 + len(self.groups) + len(self.keys))
 
-    def lift(self, rows: pa.RecordBatch, kind: RowType, numbers: Wids) -> pa.RecordBatch:
+    def lift(self, rows: pa.RecordBatch, kind: RowType, numbers: Wids, apart: Apart = "unknown") -> pa.RecordBatch:
         """Rows as an operator gets them, each in the pane or window of its number, to partials in order."""
         keys = [clean(kind.column(rows, name)) for name in self.groups]
         moments = rows.column(MOMENT if MOMENT in kind.columns.names else 1)
         keys += [moments if name == TIME else clean(kind.column(rows, name)) for name in self.keys]
-        order, starts = self.segments(hashes_of(rows), numbers, keys)
+        order, starts = self.segments(hashes_of(rows), numbers, keys, apart)
         places, firsts = pa.array(order), order[starts]
         columns = [pa.array(hashes_of(rows)[firsts]), pa.array(numbers[firsts])]
         columns += [key.take(pa.array(firsts)) for key in keys]
         times, taken = moments.to_numpy()[order], {}
         for part in self.parts:
             name = part.function.column
+            if isinstance(part.function, Edge) and not (column := kind.column(rows, part.function.column)).null_count:
+                # Most rows are not the first or last of theirs: their values need not be put in order.
+                best, tied = part.function.nearest(times, np.zeros(times.size, np.bool_), starts)
+                if tied is None:
+                    columns += [pa.array(times[best]), column.take(pa.array(order[best]))]
+                    continue
             if name is not None and name not in taken:
                 taken[name] = kind.column(rows, name).take(places)
             values = taken[name] if name is not None else pa.nulls(0)
@@ -190,13 +200,19 @@ class Lane:
             return partials
         return partials.take(pa.array(sorted_by([hashes, numbers])))
 
-    def segments(self, hashes: Hashes, numbers: Times, keys: Sequence[pa.Array]) -> tuple[Indices, Indices]:
+    def apart(self, partials: pa.RecordBatch) -> Apart:
+        """Whether each group of a folded batch has a hash of its own."""
+        other = differing([partials.column(place) for place in self.group_places], hashes_of(partials))
+        return "by hash" if other is None else "unknown"
+
+    def segments(
+        self, hashes: Hashes, numbers: Times, keys: Sequence[pa.Array], apart: Apart = "unknown"
+    ) -> tuple[Indices, Indices]:
         """The order by hash, group, number and key, and where each of them begins."""
         groups, others = keys[: len(self.groups)], keys[len(self.groups) :]
         codes: list[Codes] = [hashes, numbers, *(code for key in others for code in codes_of(key))]
         order = _order(codes)
-        sorted_hashes = hashes[order]
-        if differing([group.take(pa.array(order)) for group in groups], sorted_hashes) is not None:
+        if apart == "unknown" and differing([g.take(pa.array(order)) for g in groups], hashes[order]) is not None:
             codes[1:1] = [code for group in groups for code in codes_of(group)]
             order = sorted_by(codes)
         return order, starts_of(*(code[order] for code in codes))

@@ -100,12 +100,3 @@ class Answers:
             else:
                 arrays.append(master.column(name).take(pa.array(j)))
         return Out("results", pa.RecordBatch.from_arrays(arrays, schema=self._output))
-
-
-def null_keys(keys: Sequence[pa.Array]) -> Mask:
-    """Which rows have a null in their key: they match nothing."""
-    missing = np.zeros(len(keys[0]), np.bool_)
-    for key in keys:
-        if key.null_count:
-            missing |= key.is_null().to_numpy(zero_copy_only=False)
-    return missing

@@ -22,7 +22,8 @@ from penstock.core.progress import Bounds
 from penstock.core.rows import Indices, RowType
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.core.waits import Waits
-from penstock.operators.lookup.answers import Answers, null_keys
+from penstock.kernels.equal import null_keys
+from penstock.operators.lookup.answers import Answers
 from penstock.operators.lookup.back import Desk, MakeBack
 from penstock.operators.lookup.backlog import INBOX, SHED, SHED_SEGMENT, Backlog
 from penstock.operators.lookup.config import LookupJoin

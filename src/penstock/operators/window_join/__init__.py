@@ -1,7 +1,7 @@
 """Joins of two streams whose rows must be near in time: one config, one module per algorithm."""
 
 from penstock.operators.window_join.ah_ewj import AHEWJoin
-from penstock.operators.window_join.config import LEFT_ONLY, How, JoinKeys, JoinTime, WindowJoin
+from penstock.operators.window_join.config import LEFT_ONLY, How, JoinKeys, JoinTime, Near, WindowJoin
 from penstock.operators.window_join.ewj import EWJoin
 from penstock.operators.window_join.methods import (
     AhEwj,
@@ -27,6 +27,7 @@ __all__ = [
     "JoinMethod",
     "JoinMethodLike",
     "JoinTime",
+    "Near",
     "OAJoin",
     "RPWJoin",
     "Rpwj",

@@ -12,11 +12,11 @@ from penstock.core.checks import check_suffix
 from penstock.core.durations import TimeUnit
 from penstock.core.errors import ConfigError, StateError
 from penstock.core.methods import ByMethod, Methods
-from penstock.core.operator import Arrivals, NullKeys, Operator, Origin, State, Timing
+from penstock.core.operator import Arrivals, NullKeys, Operator, Origin, State, Timing, sorted_if_large
 from penstock.core.progress import Bounds
 from penstock.core.rows import RowType, show_keys
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
-from penstock.core.within import LEFT, RIGHT, Band, Tumbling, horizon, reach_end
+from penstock.core.within import LEFT, RIGHT, Always, Band, Within, horizon, reach_end
 from penstock.operators.window_join.methods import METHODS, JoinMethod, JoinMethodLike
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
@@ -37,12 +37,13 @@ _HOW_ALIASES = {
     "leftanti": "anti",
     "cross": "cross",
 }
-_LARGE_STATE = 16
-"""From so many times the share on, state is in so many pages that sorting arrivals first costs less than it saves."""
-
 LEFT_ONLY: tuple[How, ...] = ("semi", "anti")
 KEEPS_LEFT: tuple[How, ...] = ("left", "full", "semi", "anti")
 KEEPS_RIGHT: tuple[How, ...] = ("right", "full")
+
+
+Near = tuple[str, str, Band]
+"""A time column of each side, and how near to each other their times must be."""
 
 
 class OutputColumn(NamedTuple):
@@ -71,13 +72,15 @@ class WindowJoin(ByMethod[JoinMethod]):
     """
 
     on: tuple[tuple[str, str], ...]
-    within: Band | Tumbling
+    within: Within
     how: How = "inner"
     time: JoinTime = "left"
     suffix: str = "_right"
     unit: TimeUnit = "ticks"
     method: JoinMethodLike = "auto"
     keys: JoinKeys = "merged"
+    near: tuple[Near, ...] = ()
+    """More times that must be near each other, where rows have several."""
 
     methods: ClassVar[Methods[JoinMethod]] = METHODS
 
@@ -99,6 +102,11 @@ class WindowJoin(ByMethod[JoinMethod]):
             raise ConfigError(
                 f"method={self.method!r} is for inner joins only, but how={self.how!r}. "
                 f"Write method='oa', which does every kind of join, or how='inner'."
+            )
+        if isinstance(self.within, Always) and (self.parameters.defers or self.parameters.in_order):
+            raise ConfigError(
+                f"method={self.method!r} goes by what leaves a window, but within={self.within} has no end. "
+                f"Write method='oa', or a window, as in within=pk.band(before='1 h', after='1 h')."
             )
         check_suffix(self.suffix)
         self.within.reach(self.unit)
@@ -160,6 +168,12 @@ class WindowJoin(ByMethod[JoinMethod]):
         """Every column is one side's."""
         return {column.name: Origin(column.port, column.column) for column in self.columns(inputs)}
 
+    def carries(self, inputs: tuple[RowType, ...]) -> dict[str, Origin]:
+        """All but keys and times."""
+        near = {(port, names[port]) for names in self.near for port in (LEFT, RIGHT)}
+        looked_at = near | {(port, name) for port, rows in enumerate(inputs) for name in (*rows.keys, rows.time)}
+        return {name: origin for name, origin in self.origins(inputs).items() if tuple(origin) not in looked_at}
+
     def sides(self, inputs: tuple[RowType, ...]) -> tuple[dict[str, str], dict[str, str]]:
         """Each side's columns that the results have, and what they are called there."""
         columns = self.columns(inputs)
@@ -178,7 +192,7 @@ class WindowJoin(ByMethod[JoinMethod]):
         """
         if self.defers:
             return "spooled"
-        return "sorted" if held > _LARGE_STATE * share else "streamed"
+        return sorted_if_large(held, share)
 
     @property
     def may_change(self) -> frozenset[str]:

@@ -14,7 +14,7 @@ from penstock.core.checks import is_number, is_whole
 from penstock.core.durations import Duration, DurationLike, TimeUnit
 from penstock.core.errors import ConfigError
 from penstock.core.methods import Methods
-from penstock.core.within import LEFT, Band, Tumbling
+from penstock.core.within import LEFT, Within
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class JoinMethod:
     def check(self, unit: TimeUnit) -> None:
         """Raise an error unless the lengths of time among the parameters can be counted in `unit`."""
 
-    def step(self, within: Band | Tumbling, unit: TimeUnit) -> int:
+    def step(self, within: Within, unit: TimeUnit) -> int:
         """How far bounds move at a time, in steps of the time column."""
         return 1
 
@@ -188,7 +188,7 @@ class Rpwj(Segments):
         if self.slide is not None and Duration.of(self.slide, "slide").amount <= 0:
             raise ConfigError(f"slide={self.slide!r} does not move. Write how often rows may leave, above 0.")
 
-    def step(self, within: Band | Tumbling, unit: TimeUnit) -> int:
+    def step(self, within: Within, unit: TimeUnit) -> int:
         """Rows are let go of once every slide."""
         if self.slide is not None:
             return max(1, Duration.of(self.slide).on(unit, "slide"))

@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.core.budget import Budget
 from penstock.core.operator import Out
 from penstock.core.rows import Indices, RowType, hashes_of, times_of
-from penstock.core.time import Time, Times
+from penstock.core.time import Time, Times, as_times
 from penstock.core.within import LEFT
-from penstock.kernels.equal import same
-from penstock.kernels.match import expand, ranges
+from penstock.kernels.equal import null_keys, same
+from penstock.kernels.match import expand, ranges, take
 from penstock.kernels.width import cut, row_widths
 from penstock.operators.window_join.config import KEEPS_LEFT, KEEPS_RIGHT, LEFT_ONLY, WindowJoin
 
@@ -48,6 +47,7 @@ class Pairing:
         self._columns = config.columns(inputs)
         self._output = config.output(inputs)
         self._budget = budget
+        self._near_columns = [(left, right, band.reach(config.unit)) for left, right, band in config.near]
 
     def meet(
         self,
@@ -90,13 +90,8 @@ class Pairing:
 
     def with_keys(self, port: int, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Indices]:
         """The rows that can match, and the places of the others: a null key never does."""
-        keys = [self._inputs[port].column(rows, key) for key in self._inputs[port].keys]
-        if not any(key.null_count for key in keys):
-            return rows, np.empty(0, np.int64)
-        null = np.zeros(rows.num_rows, np.bool_)
-        for key in keys:
-            null |= key.is_null().to_numpy(zero_copy_only=False)
-        return rows.filter(pa.array(~null)), np.flatnonzero(null)
+        null = null_keys([self._inputs[port].column(rows, key) for key in self._inputs[port].keys])
+        return rows.filter(pa.array(~null)) if null.any() else rows, np.flatnonzero(null)
 
     def _pairs(self, port: int, mine: pa.RecordBatch, theirs: pa.RecordBatch) -> Iterator[tuple[Indices, Indices]]:
         """Index arrays of the pairs that match, from looking the fewer rows up in the others."""
@@ -127,10 +122,21 @@ class Pairing:
     def _same_keys(self, port: int, mine: pa.RecordBatch, i: Indices, theirs: pa.RecordBatch, j: Indices) -> Mask:
         equal = np.ones(i.size, np.bool_)
         for ours, others in zip(self._inputs[port].keys, self._inputs[1 - port].keys, strict=True):
-            left = _take(self._inputs[port].column(mine, ours), i)
-            right = _take(self._inputs[1 - port].column(theirs, others), j)
+            left = take(self._inputs[port].column(mine, ours), i)
+            right = take(self._inputs[1 - port].column(theirs, others), j)
             equal &= same(left, right)
+        for *columns, reach in self._near_columns:
+            ours, others = (columns[port], columns[1 - port])
+            first, last = reach.of(port, self._times(port, mine, ours)[i])
+            times = self._times(1 - port, theirs, others)[j]
+            equal &= (first <= times) & (times <= last)
         return equal
+
+    def _times(self, port: int, rows: pa.RecordBatch, column: str) -> Times:
+        """The times that a column shows."""
+        if column == self._inputs[port].time:
+            return times_of(rows)
+        return as_times(rows.column(column)).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
     def _results(self, sides: dict[int, tuple[pa.RecordBatch, Indices]]) -> Out:
         count = next(iter(sides.values()))[1].size
@@ -141,7 +147,7 @@ class Pairing:
                 port, name = 1 - port, column.twin
             if port in sides:
                 rows, which = sides[port]
-                arrays.append(_take(self._inputs[port].column(rows, name), which))
+                arrays.append(take(self._inputs[port].column(rows, name), which))
             else:
                 arrays.append(pa.nulls(count, field.type))
         return Out("results", pa.RecordBatch.from_arrays(arrays, schema=self._output))
@@ -189,7 +195,3 @@ def _bounded(room: int, *sides: tuple[pa.RecordBatch, Indices]) -> Iterator[slic
 
 def _varies(rows: pa.RecordBatch) -> bool:
     return any(not pa.types.is_primitive(kind) for kind in rows.schema.types)
-
-
-def _take(column: pa.Array, which: Indices) -> pa.Array:
-    return pc.take(column, pa.array(which), boundscheck=False)

@@ -15,6 +15,7 @@ from penstock.core.errors import ConfigError
 from penstock.core.master import master_schema
 from penstock.core.rows import HASH, Indices, concat, hashes_of
 from penstock.kernels.distinct import firsts
+from penstock.kernels.equal import null_keys
 from penstock.kernels.hashing import hash_keys
 from penstock.storage.files import FilePages
 from penstock.storage.tables.manifest import Layout
@@ -46,10 +47,8 @@ def enter(rows: pa.Table | pa.RecordBatch, layout: Layout) -> tuple[pa.RecordBat
     columns = [_column(rows, entry, layout) for entry in layout.columns]
     arrays = [pa.array(np.zeros(rows.num_rows, np.uint64)), *columns]
     batch = pa.RecordBatch.from_arrays(arrays, schema=master_schema(layout.columns))
-    there = np.ones(rows.num_rows, np.bool_)
-    for name in layout.keys:
-        there &= ~batch.column(name).is_null().to_numpy(zero_copy_only=False)
-    kept = batch if there.all() else batch.filter(pa.array(there))
+    null = null_keys([batch.column(name) for name in layout.keys])
+    kept = batch.filter(pa.array(~null)) if null.any() else batch
     hashes = hash_keys([kept.column(name) for name in layout.keys])
     return kept.set_column(0, HASH, pa.array(hashes)), rows.num_rows - kept.num_rows
 

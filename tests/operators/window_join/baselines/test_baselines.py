@@ -133,7 +133,7 @@ def many(port: int, count: int, seed: int) -> Arrive:
 @pytest.mark.parametrize("method", ORDERED)
 @pytest.mark.parametrize("within", [band(20, 20), tumbling(50)])
 def test_f20_order_is_kept_where_rows_and_results_are_many_times_the_memory(method, within):
-    events = [many(LEFT, 500, 1), many(RIGHT, 500, 2), Advance(LEFT, 120), Advance(RIGHT, 120)]
+    events = [many(LEFT, 300, 1), many(RIGHT, 300, 2), Advance(LEFT, 120), Advance(RIGHT, 120)]
     tight, loose = (run(Case(within, "inner", events, memory=memory, method=method)) for memory in (60_000, 1 << 24))
     assert is_sorted(left_times(tight))
     assert tight.results == loose.results

@@ -1,0 +1,52 @@
+"""When the rows of a join of several streams get their payload: what is written, and what it asks of sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, get_args
+
+from penstock.core.errors import ConfigError
+from penstock.core.files import Payload
+from penstock.flow.graph import SourceNode, sources_of
+
+if TYPE_CHECKING:
+    from penstock.flow.stream import Stream
+
+Materialize = Literal["auto", "early", "late"]
+"""Rows bring their payload; results fetch it; or whichever costs less."""
+
+_HOMES: dict[Materialize, Payload] = {"early": "row", "late": "source"}
+
+
+def asked_homes(
+    streams: Mapping[str, Stream],
+    materialize: Materialize | Mapping[str, Materialize],
+    known: Mapping[SourceNode, Payload],
+) -> dict[SourceNode, Payload]:
+    """Where payload of the sources of some streams is to be; `known` is what other joins have asked for."""
+    given = materialize if isinstance(materialize, Mapping) else dict.fromkeys(streams, materialize)
+    homes: dict[SourceNode, Payload] = {}
+    for alias, when in given.items():
+        if alias not in streams:
+            raise ConfigError(
+                f"materialize={{{alias!r}: …}} names no stream of this join. Its streams are: {', '.join(streams)}."
+            )
+        if when not in get_args(Materialize):
+            raise ConfigError(f"materialize={when!r} must be one of {', '.join(get_args(Materialize))}.")
+        if when == "auto":
+            continue
+        for source in sources_of(streams[alias]._node):
+            home = _HOMES[when]
+            if home == "source" and source.payload == "row" and not source.files:
+                raise ConfigError(
+                    f"materialize='late' needs rows that can be read again, but source {source.name!r} of {alias} is "
+                    f"not read from files. Write flow.parquet(…), or materialize='early'."
+                )
+            other = known.get(source, homes.get(source, home))
+            if other != home:
+                raise ConfigError(
+                    f"materialize={when!r} of {alias}: another join, or another stream of this one, wants the payload "
+                    f"of source {source.name!r} to be in the {other}. Write the same for both."
+                )
+            homes[source] = home
+    return homes

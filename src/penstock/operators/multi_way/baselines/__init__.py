@@ -1,0 +1,1 @@
+"""Multi-way joins to compare with, which ``method="auto"`` never picks."""

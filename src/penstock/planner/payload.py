@@ -1,0 +1,105 @@
+"""Whether rows of a source bring their payload or leave it behind: what either takes, and when to change.
+
+Payload that travels is decoded, moved and kept once for each store that it comes to, and again with every partial
+result. Payload that stays is decoded for the rows that become results, kept on a local disk, and found by a number.
+Results have it in both cases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from penstock.core.files import Payload
+from penstock.planner.multi_way.switching import Switching
+
+_BROUGHT = 9e-9
+"""Seconds to decode, send and keep a byte of payload that travels: `benchmarks/multi_way_costs.py`;"""
+
+_SENT = 6e-9
+"""to send and keep it once more with a partial result;"""
+
+_FETCHED = 6e-9
+"""to decode a byte that stayed, and to keep it where rows are found by their number;"""
+
+_FOUND = 3e-7
+"""and to find one row of a result so."""
+
+_LATEST = 0.3
+"""The weight of the latest epoch in what is expected of the next."""
+
+_DWELL = 3
+"""Epochs with rows before another change."""
+
+
+class Seen(NamedTuple):
+    """Rows of a source in an epoch, and the partial results and results that rows of it were in, in the mean."""
+
+    rows: float
+    partials: float
+    results: float
+
+
+@dataclass
+class HomePilot:
+    """Chooses for one source, epoch by epoch; `asked` is what its user wrote, `width` the bytes that may stay.
+
+    >>> pilot = HomePilot("auto", width=3000)
+    >>> pilot.late, pilot.costs(rows=1000, partials=1000, results=10)["source"] < 0.01
+    (True, True)
+    >>> HomePilot("auto", width=70).late
+    False
+    """
+
+    asked: Payload
+    width: float
+    changes: int = 0
+    """How often it has changed its mind."""
+    _running: Switching = field(init=False)
+    _seen: Seen | None = None
+    _epochs: int = 0
+
+    def __post_init__(self) -> None:
+        # One result for each row, before anything is known.
+        first = self.costs(1.0, 0.0, 1.0)
+        self._running = Switching(min(first, key=lambda home: first[home]), dwell=_DWELL)
+
+    @property
+    def late(self) -> bool:
+        """Whether rows of the next epoch leave their payload behind."""
+        return self.asked == "source" or (self.asked == "auto" and self._running.current == "source")
+
+    def costs(self, rows: float, partials: float, results: float) -> dict[str, float]:
+        """Seconds for an epoch of so many rows of the source that come into partial results and results."""
+        touched = min(rows, results)
+        return {
+            "row": self.width * (rows * _BROUGHT + partials * _SENT),
+            "source": self.width * touched * _FETCHED + results * _FOUND,
+        }
+
+    def learn(self, rows: int, partials: int, results: int) -> None:
+        """An epoch is done."""
+        if not rows:
+            return
+        before = self._seen or Seen(rows, partials, results)
+        self._seen = Seen(
+            *((1 - _LATEST) * old + _LATEST * new for old, new in zip(before, (rows, partials, results), strict=True))
+        )
+        self._epochs += 1
+        running = self._running.after(self._epochs, self.costs(*self._seen))
+        self.changes += running.current != self._running.current
+        self._running = running
+
+    def says(self) -> str:
+        """Where payload is, and why, in words."""
+        where = "stays in the files" if self.late else "travels with the rows"
+        if self.asked != "auto":
+            return f"{where}, as payload={self.asked!r} says"
+        if self._seen is None:
+            return f"{where}: nothing was measured yet"
+        costs = self.costs(*self._seen)
+        changed = f"; changed {self.changes} times" if self.changes else ""
+        return (
+            f"{where}: {costs['row']:.3f} s an epoch are predicted if it travels, {costs['source']:.3f} s if it stays"
+            f"{changed}"
+        )

@@ -1,0 +1,81 @@
+"""Which sources of a flow on Spark let their rows leave payload behind: decided at its first start, on record since."""
+
+from __future__ import annotations
+
+import atexit
+import uuid
+from collections.abc import Mapping, Sequence
+
+from penstock.core.errors import CheckpointError, ConfigError
+from penstock.core.files import Path, Payload
+from penstock.flow.graph import SourceNode, sources_of
+from penstock.flow.sinks import Sink, operators_needed
+from penstock.runtime.payload import AskedTooSoonError, Late, detached, place_of, read_late, untouched
+from penstock.spark.file_stream import FileStream
+from penstock.spark.here import columns_here
+from penstock.storage.payload import Home, Paths, forget_decoded, width_of
+from penstock.storage.versioned import Checkpoint
+
+_RECORD = "payload.json"
+
+_WIDE = 64
+"""Bytes of a row from which on they may be worth leaving behind."""
+
+
+def detached_on_spark(
+    sinks: Sequence[Sink], checkpoint: Checkpoint, zone: str, homes: Mapping[SourceNode, Payload]
+) -> list[Sink]:
+    """The sinks of a flow whose rows may leave payload behind, as its first start decided.
+
+    `homes` is what joins ask for, which goes before what a source was given.
+    """
+    sources = [node for node in sources_of(*(sink.node for sink in sinks)) if isinstance(node.data, FileStream)]
+    record = checkpoint.records.read(_RECORD)
+    if record is None:
+        begun = checkpoint.latest().epoch >= 0 or checkpoint.planned(0) is not None
+        asked = {source: homes.get(source, source.payload) for source in sources}
+        columns = {} if begun else _columns(sinks, asked, zone)
+        named = {source.name: sorted(map(list, paths)) for source, paths in columns.items()}
+        record = {"flow": uuid.uuid4().hex, "columns": named}
+        checkpoint.records.write(_RECORD, record)
+    left: dict[str, Paths] = {name: frozenset(map(_path, paths)) for name, paths in record["columns"].items() if paths}
+    if not left:
+        return list(sinks)
+    start = uuid.uuid4().hex
+    atexit.register(forget_decoded, record["flow"])
+    try:
+        late = {
+            source: Late(
+                left[source.name],
+                read_late(source, left[source.name], sinks),
+                Home(checkpoint.uri, record["flow"], start, source.name, source.data.files),
+                source.data.with_row(place_of(source)),
+                homes.get(source, source.payload),
+                width_of(source.data.files, left[source.name]),
+            )
+            for source in sources
+            if source.name in left
+        }
+        return detached(sinks, late)
+    except (AskedTooSoonError, ConfigError) as wrong:
+        raise CheckpointError(
+            f"Rows in the state of checkpoint {checkpoint.uri} have left columns in their source, and this flow cannot "
+            f"get them in time: {wrong} Nothing was touched. Or start with a new checkpoint folder."
+        ) from wrong
+
+
+def _columns(sinks: Sequence[Sink], asked: Mapping[SourceNode, Payload], zone: str) -> dict[SourceNode, Paths]:
+    """The columns that rows of sources may leave behind."""
+    wanted = [source for source, payload in asked.items() if payload != "row"]
+    if not wanted or isinstance(columns_here(operators_needed(sinks), sinks, zone), str):
+        return {}
+    found = untouched(sinks, wanted)
+    return {
+        source: paths
+        for source, paths in found.items()
+        if paths and (asked[source] == "source" or width_of(source.data.files, paths) >= _WIDE)
+    }
+
+
+def _path(names: Sequence[str]) -> Path:
+    return tuple(names)

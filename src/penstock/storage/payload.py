@@ -1,0 +1,390 @@
+"""Payload that stayed in files: which file a row is in, and its columns when a result needs them.
+
+The place of a row is one number: that of a unit, a file or a row group of one, and its row there. Units are numbered as
+epochs read them; records in the checkpoint say which they are. A unit of which a row is needed is decoded once, into an
+Arrow file on a local disk, from which rows are taken by mapping it: that takes no private memory, and the second epoch
+that needs rows of a unit finds it there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from penstock.core.absent import absent
+from penstock.core.errors import SourceError, StateError
+from penstock.core.files import Files, Path, Values, pruned
+from penstock.core.rows import Indices
+from penstock.storage.files import find_folder
+from penstock.storage.records import Records
+from penstock.storage.scans import Portion, Texts, leaves_of, listed_files, portions, read_file, size_of
+
+Paths = frozenset[Path]
+"""Columns, and fields of structs, of a source."""
+
+_RECORD = re.compile(r"(\d{12,})\.json")
+"""Names of records of units."""
+
+_ROWS = 32
+"""Bits of a place that number rows of a unit."""
+
+_BATCH = 1 << 9
+"""Rows of a batch of a decoded unit."""
+
+_READ = 8_000_000
+"""Bytes that are decoded at a time, at most."""
+
+_MAPPED = 64
+"""Decoded units that a process keeps mapped."""
+
+_REMEMBERED = 1 << 14
+"""Units of a source that a process remembers."""
+
+_OLD = 86_400
+"""Seconds after which what was decoded for a flow that has not touched it goes."""
+
+_DISK = 8 << 30
+"""Bytes that decoded units take on a disk, or half of what is free there; then those not used for longest go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A part of a file, and what the file was when it was read."""
+
+    portion: Portion
+    size: int
+    changed: int
+
+    def to_json(self) -> list[Any]:
+        """For a record."""
+        each = self.portion
+        return [each.path, each.nbytes, each.group, each.values, self.size, self.changed]
+
+    @classmethod
+    def from_json(cls, record: Sequence[Any]) -> Unit:
+        """From a record."""
+        path, nbytes, group, values, size, changed = record
+        given: Values = tuple((name, value) for name, value in values)
+        return cls(Portion(path, nbytes, group, given), size, changed)
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The files of a source as places of payload; `root` is where the records are, of each source in a folder."""
+
+    root: str
+    flow: str
+    """What tells flows apart that had the same `root`,"""
+    start: str
+    """and starts of one: after a restored backup the same number may be that of another unit."""
+    source: str
+    files: Files
+
+    def note(self, first: int, paths: Sequence[tuple[str, Values]]) -> int:
+        """Number the units of some files from `first` on, in a record that survives a power cut; how many there are."""
+        units = [
+            Unit(portion, *_about(path)) for path, values in paths for portion in portions(self.files, path, values)
+        ]
+        self._records.write(self._name(first), {"units": [unit.to_json() for unit in units]})
+        if not first:
+            for folder in ("payload", ""):
+                self._records.sync(folder)
+        return len(units)
+
+    def forget_after(self, first: int) -> None:
+        """Delete records of units after those that begin at `first`: a restored backup knows nothing of them."""
+        for each in self._firsts():
+            if each > first:
+                self._records.delete(self._name(each))
+
+    def _firsts(self) -> list[int]:
+        """From which numbers on units are on record."""
+        found = map(_RECORD.fullmatch, self._records.list(f"payload/{self.source}"))
+        return [int(match[1]) for match in found if match]
+
+    def portions(self, first: int) -> list[Portion]:
+        """What was numbered from `first` on."""
+        return [replace(unit.portion, number=first + n) for n, unit in enumerate(self._units(first))]
+
+    def _units(self, first: int) -> list[Unit]:
+        record = self._records.read(self._name(first))
+        if record is None:
+            raise StateError.missing(self._records.path(self._name(first)))
+        return list(map(Unit.from_json, record["units"]))
+
+    def fetch(self, places: Indices, paths: Sequence[Path], size: int = _READ) -> list[pa.Array]:
+        """Some columns, or fields of structs, of the rows at some places, in their order; each row is read once.
+
+        Units that are not decoded yet are, in pieces of about `size` bytes.
+        """
+        there, again = np.unique(places, return_inverse=True)
+        numbers, rows = there >> _ROWS, there & ((1 << _ROWS) - 1)
+        wanted = pruned(self.files.columns, set(paths))
+        batches: list[pa.RecordBatch] = []
+        edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+        for begin, end in pairwise(edges):
+            if begin < end:
+                number = int(numbers[begin])
+                decoded = _DECODED.open(self, number, wanted, min(_READ, size))
+                batches += _taken(decoded, rows[begin:end], self.unit(number).portion.path)
+        whole = pa.Table.from_batches(batches, schema=wanted).combine_chunks()
+        if there.size < places.size or (again[1:] < again[:-1]).any():
+            whole = whole.take(pa.array(again))
+        return [_field(whole, path) for path in paths]
+
+    def unit(self, number: int) -> Unit:
+        """The unit of a number."""
+        known = _NOTED.setdefault((self.start, self.source), {})
+        if number not in known:
+            first = max((each for each in self._firsts() if each <= number), default=None)
+            if first is None:
+                raise StateError.missing(self._records.path(self._name(number)))
+            if len(known) > _REMEMBERED:
+                known.clear()
+            known.update({first + n: unit for n, unit in enumerate(self._units(first))})
+        if number not in known:
+            raise StateError.corrupt(self._records.path(f"payload/{self.source}"), f"it knows no unit {number}")
+        return known[number]
+
+    @property
+    def _records(self) -> Records:
+        return Records(self.root)
+
+    def _name(self, first: int) -> str:
+        return f"payload/{self.source}/{first:012d}.json"
+
+
+def read_placed(
+    files: Files,
+    portion: Portion,
+    columns: pa.Schema,
+    row: str | None,
+    late: Paths,
+    size: int | None,
+    texts: Texts = "plain",
+) -> Iterator[pa.Table]:
+    """The rows of a portion; if they have a column `row`, with the place of each in it.
+
+    Rows of a portion that is not numbered have no place: they bring all their columns. The others lack what is `late`.
+    """
+    plain = columns if row is None else pa.schema([field for field in columns if field.name != row])
+    start = None if portion.number is None else portion.number << _ROWS
+    left = frozenset() if start is None else late
+    for piece in read_file(files, portion.path, plain, size, portion.group, portion.values, left, texts):
+        if row is None:
+            yield piece
+        elif start is None:
+            yield piece.append_column(row, absent(piece.num_rows, pa.int64()))
+        else:
+            yield piece.append_column(row, pa.array(np.arange(start, start + piece.num_rows)))
+            start += piece.num_rows
+
+
+_NOTED: dict[tuple[str, str], dict[int, Unit]] = {}
+"""The units that this process has looked up."""
+
+
+def width_of(files: Files, paths: Paths) -> float:
+    """About how many bytes some columns take in a row: as the first file says, or by their types."""
+    columns = pruned(files.columns, paths)
+    with suppress(Exception):
+        first = next(name for name in listed_files(files) if size_of(name)) if files.format == "parquet" else None
+        if first is not None:
+            return _measured(first, columns)
+    return sum(map(_width, columns.types))
+
+
+def _measured(path: str, columns: pa.Schema) -> float:
+    about = pq.read_metadata(path)
+    leaves = {leaf for field in columns for leaf, _ in leaves_of(field.name, field.type)}
+    size = 0
+    for group in range(about.num_row_groups):
+        chunks = (about.row_group(group).column(n) for n in range(about.num_columns))
+        size += sum(c.total_uncompressed_size for c in chunks if _leads_to(c.path_in_schema, leaves))
+    return float(size / max(1, about.num_rows))
+
+
+def _leads_to(path: str, leaves: Iterable[str]) -> bool:
+    return any(path == leaf or path.startswith(f"{leaf}.") for leaf in leaves)
+
+
+def _width(kind: pa.DataType) -> int:
+    """About how many bytes a value takes."""
+    if pa.types.is_struct(kind):
+        return sum(_width(field.type) for field in kind)
+    fixed = pa.types.is_primitive(kind) or pa.types.is_decimal(kind)
+    return int(kind.bit_width) // 8 if fixed else _TEXT
+
+
+_TEXT = 16
+"""Bytes that a text has, where nothing is known of it."""
+
+
+def forget_decoded(flow: str) -> None:
+    """Delete what was decoded here for a flow: nobody needs it any more."""
+    _DECODED.forget(flow)
+
+
+def _taken(batches: Sequence[pa.RecordBatch], rows: Indices, path: str) -> Iterator[pa.RecordBatch]:
+    """The rows at some ascending places of a unit, which is in the file at `path`."""
+    number = rows // _BATCH
+    edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(rows)]
+    for begin, end in pairwise(edges):
+        at = int(number[begin])
+        where = rows[begin:end] - at * _BATCH
+        if at >= len(batches) or where[-1] >= batches[at].num_rows:
+            raise SourceError(
+                f"Input file {path} has fewer rows than when it was read. Rows of it are in the state without their "
+                f"payload. Put the file back as it was, or write payload='row' and start with a new checkpoint folder."
+            )
+        yield batches[at].take(pa.array(where))
+
+
+def _field(rows: pa.Table, path: Path) -> pa.Array:
+    column = rows.column(path[0])
+    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    for name in path[1:]:
+        array = pc.struct_field(array, [array.type.get_field_index(name)])
+    return array
+
+
+def _about(path: str) -> tuple[int, int]:
+    """The size of a file, and when it was changed."""
+    system, place = find_folder(path)
+    about = system.get_file_info(place)
+    return int(about.size or 0), int(about.mtime_ns or 0)
+
+
+class _Decoded:
+    """Units as Arrow files on a local disk."""
+
+    def __init__(self) -> None:
+        self._mapped: OrderedDict[str, list[pa.RecordBatch]] = OrderedDict()
+
+    def open(self, home: Home, number: int, columns: pa.Schema, size: int) -> list[pa.RecordBatch]:
+        """Some columns of a unit, mapped."""
+        unit = home.unit(number)
+        what = hashlib.sha1(columns.serialize().to_pybytes() + repr(unit).encode())
+        path = f"{_folder(home.flow)}/{number}-{what.hexdigest()}.arrow"
+        if path not in self._mapped or not os.path.exists(path):
+            self._mapped[path] = self._opened(path, home, unit, columns, size)
+            while len(self._mapped) > _MAPPED:
+                self._mapped.popitem(last=False)
+        self._mapped.move_to_end(path)
+        return self._mapped[path]
+
+    def forget(self, flow: str) -> None:
+        """Delete what was decoded for a flow."""
+        folder = _folder(flow)
+        for path in [path for path in self._mapped if path.startswith(folder)]:
+            del self._mapped[path]
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def _opened(self, path: str, home: Home, unit: Unit, columns: pa.Schema, size: int) -> list[pa.RecordBatch]:
+        if not os.path.exists(path):
+            _make_folder(os.path.dirname(path))
+            with _alone(f"{path}.lock"):
+                if not os.path.exists(path):
+                    self._decode(path, home, unit, columns, size)
+        with suppress(OSError):
+            os.utime(path)
+        with pa.memory_map(path) as source, pa.ipc.open_file(source) as file:
+            return [file.get_batch(n) for n in range(file.num_record_batches)]
+
+    def _decode(self, path: str, home: Home, unit: Unit, columns: pa.Schema, size: int) -> None:
+        portion = unit.portion
+        if _about(portion.path) != (unit.size, unit.changed):
+            raise SourceError(
+                f"Input file {portion.path} is gone or was changed since it was read. Rows of it are in the state "
+                f"without their payload. Put it back as it was, its time of change too, or write payload='row' and "
+                f"start with a new checkpoint folder."
+            )
+        _make_room(os.path.dirname(path))
+        draft = f"{path}.draft"
+        with pa.OSFile(draft, "wb") as sink, pa.ipc.new_file(sink, columns) as writer:
+            pieces = read_file(home.files, portion.path, columns, size, portion.group, portion.values)
+            for batch in _of_size(pieces):
+                writer.write_batch(batch)
+        os.replace(draft, path)
+
+
+_DECODED = _Decoded()
+
+
+def _of_size(pieces: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
+    """The rows of some pieces in batches of the same length, but for the last."""
+    held: list[pa.Table] = []
+    waiting = 0
+    for piece in pieces:
+        held.append(piece)
+        waiting += piece.num_rows
+        if waiting >= _BATCH:
+            whole = pa.concat_tables(held).combine_chunks()
+            full = waiting // _BATCH * _BATCH
+            for start in range(0, full, _BATCH):
+                yield _batch(whole.slice(start, _BATCH))
+            held, waiting = [whole.slice(full)], waiting - full
+    if waiting:
+        yield _batch(pa.concat_tables(held).combine_chunks())
+
+
+def _batch(rows: pa.Table) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [c.chunk(0) if c.num_chunks == 1 else c.combine_chunks() for c in rows.columns], schema=rows.schema
+    )
+
+
+def _folder(flow: str) -> str:
+    """Where the decoded units of a flow are on this machine."""
+    return f"{tempfile.gettempdir()}/penstock-{os.getuid()}/payload-{flow}"
+
+
+def _make_folder(folder: str) -> None:
+    """Make a folder for what is decoded that nobody else can look into; what flows that are long gone left goes."""
+    ours = os.path.dirname(folder)
+    os.makedirs(ours, mode=0o700, exist_ok=True)
+    if os.stat(ours).st_uid != os.getuid():
+        raise SourceError(f"{ours} is another user's. Delete it, or set TMPDIR to a folder of your own.")
+    if not os.path.exists(folder):
+        for entry in os.scandir(ours):
+            with suppress(OSError):
+                if time.time() - entry.stat().st_mtime > _OLD:
+                    shutil.rmtree(entry.path, ignore_errors=True)
+    os.makedirs(folder, exist_ok=True)
+
+
+@contextmanager
+def _alone(path: str) -> Iterator[None]:
+    """As the only process of this machine."""
+    with open(path, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _make_room(folder: str) -> None:
+    """Delete the decoded units that were not used for longest, until there is room for another."""
+    files = [entry for entry in os.scandir(folder) if entry.name.endswith(".arrow")]
+    held = sum(entry.stat().st_size for entry in files)
+    limit = min(_DISK, (held + shutil.disk_usage(folder).free) // 2)
+    for entry in sorted(files, key=lambda each: each.stat().st_mtime):
+        if held <= limit:
+            return
+        held -= entry.stat().st_size
+        with suppress(OSError):
+            os.unlink(entry.path)

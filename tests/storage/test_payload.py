@@ -1,0 +1,184 @@
+"""Payload that stayed in files: rows are found by their places, and a file that changed is refused."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.core.errors import SourceError, StateError
+from penstock.storage import payload
+from penstock.storage.payload import Home, forget_decoded, read_placed, width_of
+from penstock.storage.scans import files_of
+
+ROWS = 11_000
+"""More than two batches of a decoded unit."""
+
+
+def table(first: int, rows: int = ROWS) -> pa.Table:
+    numbers = range(first, first + rows)
+    return pa.table(
+        {
+            "t": pa.array(numbers),
+            "text": [f"row {n}" for n in numbers],
+            "inside": [{"a": n % 7, "b": None if n % 3 else f"b{n}"} for n in numbers],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("payload")
+    (folder / "in").mkdir()
+    pq.write_table(table(0), folder / "in" / "0.parquet", row_group_size=5_000)
+    pq.write_table(table(ROWS), folder / "in" / "1.parquet")
+    return folder
+
+
+@pytest.fixture
+def home(folder, request):
+    flow = f"test-{os.getpid()}-{abs(hash(request.node.nodeid))}"
+    made = Home(str(folder), flow, flow, flow, files_of("parquet", str(folder / "in"), None, None, None))
+    yield made
+    forget_decoded(flow)
+
+
+def paths(home: Home) -> list[str]:
+    return [f"{home.files.path}/{name}.parquet" for name in (0, 1)]
+
+
+def placed(home: Home, late: frozenset[tuple[str, ...]] = frozenset()) -> pa.Table:
+    """All rows with their places."""
+    columns = pa.schema([*home.files.columns, pa.field("__at", pa.int64())])
+    pieces = (
+        piece for part in home.portions(0) for piece in read_placed(home.files, part, columns, "__at", late, 100_000)
+    )
+    return pa.concat_tables(pieces)
+
+
+class TestPlaces:
+    def test_row_groups_are_units(self, home):
+        assert home.note(0, [(path, ()) for path in paths(home)]) == 4
+        assert [part.group for part in home.portions(0)] == [0, 1, 2, 0]
+        assert [part.number for part in home.portions(0)] == [0, 1, 2, 3]
+
+    def test_rows_leave_late_columns_behind_and_say_where_they_are(self, home):
+        home.note(0, [(path, ()) for path in paths(home)])
+        rows = placed(home, frozenset([("text",), ("inside", "b")]))
+        assert rows.column("t").to_pylist() == list(range(2 * ROWS))
+        assert rows.column("text").null_count == 2 * ROWS
+        assert rows.column("inside").slice(5, 2).to_pylist() == [{"a": 5, "b": None}, {"a": 6, "b": None}]
+        assert len(set(rows.column("__at").to_pylist())) == 2 * ROWS
+
+    def test_rows_of_a_portion_without_a_number_bring_everything(self, home):
+        (part,) = payload.portions(home.files, paths(home)[1])
+        columns = pa.schema([*home.files.columns, pa.field("__at", pa.int64())])
+        rows = pa.concat_tables(read_placed(home.files, part, columns, "__at", frozenset([("text",)]), None))
+        assert rows.drop_columns("__at").equals(table(ROWS).cast(home.files.columns))
+        assert rows.column("__at").null_count == ROWS
+
+    def test_a_later_epoch_numbers_on(self, home):
+        home.note(0, [(paths(home)[0], ())])
+        home.note(3, [(paths(home)[1], ())])
+        (text,) = home.fetch(np.array([3 << 32, 0]), [("text",)])
+        assert text.to_pylist() == [f"row {ROWS}", "row 0"]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@given(st.lists(st.integers(0, 2 * ROWS - 1), max_size=40))
+def test_rows_come_back_in_the_order_of_their_places_duplicates_too(home, wanted):
+    home.note(0, [(path, ()) for path in paths(home)])
+    whole = placed(home)
+    places = whole.column("__at").to_numpy()[wanted]
+    text, b, inside = home.fetch(places, [("text",), ("inside", "b"), ("inside",)])
+    expected = whole.take(pa.array(wanted, pa.int64()))
+    assert text.to_pylist() == expected.column("text").to_pylist()
+    assert inside.to_pylist() == expected.column("inside").to_pylist()
+    assert b.to_pylist() == [each["b"] for each in inside.to_pylist()]
+
+
+class TestRefused:
+    @pytest.fixture
+    def home(self, tmp_path):
+        pq.write_table(table(0, 10), tmp_path / "0.parquet")
+        flow = f"test-{os.getpid()}-{abs(hash(str(tmp_path)))}"
+        made = Home(str(tmp_path), flow, flow, "s", files_of("parquet", str(tmp_path / "0.parquet"), None, None, None))
+        made.note(0, [(str(tmp_path / "0.parquet"), ())])
+        yield made
+        forget_decoded(flow)
+
+    def test_a_file_that_is_gone(self, home, tmp_path):
+        os.unlink(tmp_path / "0.parquet")
+        with pytest.raises(SourceError, match=r"0\.parquet is gone or was changed since it was read.*payload='row'"):
+            home.fetch(np.array([0]), [("text",)])
+
+    def test_a_file_that_was_written_anew(self, home, tmp_path):
+        pq.write_table(table(5, 10), tmp_path / "0.parquet")
+        with pytest.raises(SourceError, match="was changed since it was read"):
+            home.fetch(np.array([0]), [("text",)])
+
+    def test_a_file_of_the_same_size_and_another_time(self, home, tmp_path):
+        os.utime(tmp_path / "0.parquet", (1, 1))
+        with pytest.raises(SourceError, match="was changed since it was read"):
+            home.fetch(np.array([0]), [("text",)])
+
+    def test_places_that_are_not_on_record(self, home):
+        with pytest.raises(StateError, match="knows no unit 7"):
+            home.fetch(np.array([7 << 32]), [("text",)])
+
+    def test_records_of_a_course_that_was_given_up_are_forgotten(self, home, tmp_path):
+        """A backup restored over a checkpoint leaves records after those that it has: they name other files."""
+        home.note(1, [(str(tmp_path / "0.parquet"), ())])
+        home.forget_after(0)
+        assert len(home.portions(0)) == 1
+        with pytest.raises(StateError, match="knows no unit 1"):
+            replace(home, start="again").fetch(np.array([1 << 32]), [("text",)])
+
+
+class TestDecoded:
+    def test_a_number_that_means_another_unit_after_a_restored_backup_finds_that_one(self, home):
+        home.note(0, [(paths(home)[0], ())])
+        assert home.fetch(np.array([0]), [("text",)])[0].to_pylist() == ["row 0"]
+        again = replace(home, start="another")
+        again.note(0, [(paths(home)[1], ())])
+        assert again.fetch(np.array([0]), [("text",)])[0].to_pylist() == [f"row {ROWS}"]
+
+    def test_a_unit_is_decoded_once(self, home, monkeypatch):
+        home.note(0, [(path, ()) for path in paths(home)])
+        read, asked = payload.read_file, Counter()
+
+        def watched(files, path, *more):
+            asked[path] += 1
+            return read(files, path, *more)
+
+        monkeypatch.setattr(payload, "read_file", watched)
+        for _ in range(3):
+            home.fetch(np.array([0, 1, 5]), [("text",)])
+        assert asked == {paths(home)[0]: 1}
+
+    def test_what_was_not_used_for_longest_goes_when_the_disk_is_full(self, home, monkeypatch):
+        home.note(0, [(path, ()) for path in paths(home)])
+        monkeypatch.setattr(payload, "_DISK", 1)
+        for number in range(4):
+            (text,) = home.fetch(np.array([number << 32]), [("text",)])
+            assert text.null_count == 0
+        left = [name for name in os.listdir(payload._folder(home.flow)) if name.endswith(".arrow")]
+        assert len(left) == 1
+
+    def test_a_row_that_its_unit_lacks_is_no_other_row(self, home):
+        home.note(0, [(path, ()) for path in paths(home)])
+        with pytest.raises(SourceError, match=r"Input file .*0\.parquet has fewer rows than when it was read"):
+            home.fetch(np.array([(2 << 32) + 9_999]), [("text",)])
+
+
+def test_how_wide_payload_is(home):
+    fixed = frozenset([("t",)])
+    assert width_of(home.files, fixed) < width_of(home.files, fixed | {("text",)}) < 100
