@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from difflib import get_close_matches
 
-from lab import chapter3, chapter5, chapter6, lookup_figures, window6, window7, window8
+from lab import chapter3, chapter5, chapter6, lookup_figures, multi_way_figures, window6, window7, window8
 from lab.experiments import Experiment
 from penstock.core.errors import ConfigError
 
@@ -13,6 +13,7 @@ HEADINGS = {
     "Exact window joins": (*chapter3.EXPERIMENTS, *chapter5.EXPERIMENTS),
     "Window queries": (*window6.EXPERIMENTS, *window7.EXPERIMENTS, *window8.EXPERIMENTS),
     "Lookup joins": (*chapter6.EXPERIMENTS, *lookup_figures.EXPERIMENTS),
+    "Multi-way joins": multi_way_figures.EXPERIMENTS,
 }
 """By source, in its order."""
 
@@ -24,7 +25,7 @@ _PART = re.compile(r"[a-g](-\w+)?$")
 
 
 def find(name: str) -> tuple[Experiment, ...]:
-    """The experiment with this id; or those of a chapter, of all of window queries or lookup joins, or all.
+    """The experiment with this id; or those of a chapter, of all of a source but the first, or all.
 
     >>> [each.id for each in find("fig-3.6a")], len(find("5")) < len(find("all"))
     (['3.6a'], True)

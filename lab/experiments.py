@@ -188,15 +188,19 @@ def caption(name: str) -> str:
 
     >>> caption("3.4"), caption("window-6-10"), caption("window-t6-2"), caption("lookup-5a")
     ('Fig 3.4', 'Window queries, Fig 6-10', 'Window queries, Table 6-2', 'Lookup joins, Fig 5a')
+    >>> caption("multi-drops")
+    'Multi-way joins, drops'
     """
     source, _, number = name.partition("-")
     if source not in _SOURCES:
         return f"Fig {name}"
+    if not any(letter.isdigit() for letter in number):
+        return f"{_SOURCES[source]}, {number}"
     figure = f"Table {number[1:]}" if number.startswith("t") else f"Fig {number}"
     return f"{_SOURCES[source]}, {figure}"
 
 
-_SOURCES = {"window": "Window queries", "lookup": "Lookup joins"}
+_SOURCES = {"window": "Window queries", "lookup": "Lookup joins", "multi": "Multi-way joins"}
 
 
 def _over_seeds(x: Seconds, values: Seconds) -> Curve:

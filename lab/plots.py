@@ -19,6 +19,8 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 _MARKERS = "osD^vP"
 _LINES = ("-", "--", ":")
 """With more curves than colours, those of the second round are dashed, and so on."""
+_TICKS, _FEW = 15, 6
+"""A sweep of more values has few ticks, evenly apart."""
 _LETTER = 0.11
 """Inches that a letter of the title takes."""
 
@@ -61,12 +63,21 @@ def _panel(axes: Axes, experiment: Experiment, table: Table, measures: list[Meas
         else:
             _sweep(axes, table.curve(series, measure), label, number)
             axes.set_xscale(experiment.x.axis)
-            axes.set_xticks(experiment.x.values, [f"{value:g}" for value in experiment.x.values])
+            _ticks(axes, experiment.x.values)
     axes.set_xlabel(experiment.x.label)
     _scale(axes, measures[0])
     axes.grid(visible=True, alpha=0.3)
     if len(curves) > 1:
         axes.legend()
+
+
+def _ticks(axes: Axes, values: tuple[float, ...]) -> None:
+    """At every value; a long sweep has some only."""
+    if len(values) <= _TICKS:
+        axes.set_xticks(values, [f"{value:g}" for value in values])
+    else:
+        some = np.linspace(0, values[-1], _FEW)
+        axes.set_xticks(some, [f"{value:.2g}" for value in some])
 
 
 def _sweep(axes: Axes, curve: Curve, label: str, number: int) -> None:

@@ -18,6 +18,7 @@ NAMES = {
     "Exact window joins": "window-joins",
     "Window queries": "window-queries",
     "Lookup joins": "lookup-joins",
+    "Multi-way joins": "multi-way-joins",
 }
 """What the page of a source is called."""
 
