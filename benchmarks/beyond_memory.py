@@ -5,7 +5,8 @@ that drops the rows; rows of 100 bytes, about two matches per order, up to 20 s 
 of each side and two minutes of event time, so that from the seventh on the windows are full: about 1.2 million rows,
 110 MB. The same files run through
 
-- ``penstock`` with ``method="auto"`` and an eighth of the state as its memory; ``32x``: a thirty-second of it;
+- ``penstock`` with ``method="auto"``, an eighth of the state as its memory and files read by Arrow; ``32x``: a
+  thirty-second of it; ``dataframe``: an eighth, over streaming DataFrames;
 - ``unlimited``: the same with memory for all of it;
 - each method by name, at an eighth and a thirty-second (not with ``--quick``);
 - ``spark-rocksdb``: Spark's own join with RocksDB bounded to the memory that penstock has at an eighth. With
@@ -17,7 +18,7 @@ micro-batches after the windows are full; see window_join.py for how. Beside the
 read and written per input row, and the share of results that left in the epoch of their later row.
 
 Ratios: ``unlimited-8x`` and ``unlimited-32x`` are the rates at an eighth and a thirty-second of the state as parts of
-the rate with unlimited memory; ``spark-rocksdb`` is penstock at an eighth divided by it.
+the rate with unlimited memory; ``spark-rocksdb`` and ``dataframe`` are penstock at an eighth divided by it.
 """
 
 import argparse
@@ -84,6 +85,7 @@ def run_all(workload: base.Workload, rounds: int, methods: tuple[str, ...], pati
         "unlimited": lambda: penstock(workload, 16 * STATE_BYTES),
         "penstock": lambda: penstock(workload, STATE_BYTES // 8),
         "32x": lambda: penstock(workload, STATE_BYTES // 32),
+        "dataframe": lambda: penstock(workload, STATE_BYTES // 8, files=False),
         "spark-rocksdb": lambda: spark_rocksdb(workload, STATE_BYTES // 8, patience),
     }
     for method in methods:
@@ -163,14 +165,19 @@ def spark_rocksdb(workload: base.Workload, memory: int, patience: float | None) 
         return Run(warm(base.timed(workload, query, rows_out, workload.matches if finished else rows_out)))
 
 
-def penstock(workload: base.Workload, memory: int, method: str = "auto") -> Run:
+def penstock(workload: base.Workload, memory: int, method: str = "auto", files: bool = True) -> Run:
     import penstock as pk
 
     spark = base.session({})
     with tempfile.TemporaryDirectory(dir=workload.directory, ignore_cleanup_errors=True) as checkpoint:
         flow = pk.Flow(spark, checkpoint=checkpoint, memory=memory)
-        orders = flow.source(stream(spark, workload, "orders"), time="ts", progress=pk.bounded_delay("30 s"))
-        payments = flow.source(stream(spark, workload, "payments"), time="ts", progress=pk.bounded_delay("30 s"))
+        told = {"time": "ts", "progress": pk.bounded_delay("30 s")}
+        orders, payments = (
+            flow.parquet(str(workload.directory / "parquet" / name), max_files=1, name=name, **told)
+            if files
+            else flow.source(stream(spark, workload, name), name=name, **told)
+            for name in ("orders", "payments")
+        )
         orders.join(payments, on="order_id", within=pk.band(before="10 min", after="10 min"), method=method).to_format(
             "noop"
         )
@@ -193,6 +200,7 @@ def summarise(runs: Mapping[str, Run]) -> dict[str, object]:
         "unlimited-8x": round(own / rates["unlimited"], 2),
         "unlimited-32x": round(rates["32x"] / rates["unlimited"], 2),
         "spark-rocksdb": round(own / rates["spark-rocksdb"], 2),
+        "dataframe": round(own / rates["dataframe"], 2),
     }
     return {"bench": "beyond-memory", "rows_per_second": rates, "ratio": ratio}
 

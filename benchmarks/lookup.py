@@ -4,7 +4,8 @@ The job: rows with a key, 100,000 per micro-batch, an inner join with a table of
 once, into a sink that drops the rows. Keys are uniform (Zipf 0), half skewed (0.5) or follow Zipf's law (1); which of
 them are hot has nothing to do with where they lie. ``penstock`` has memory for a tenth, or a hundredth, of the table.
 
-- ``penstock``: ``.lookup(table, on="key")``, the table in penstock's own pages;
+- ``penstock``: ``.lookup(table, on="key")``, the table in penstock's own pages, the stream's files read by Arrow;
+- ``dataframe``: the same with a streaming DataFrame;
 - ``penstock-cinlj``: the same with ``method="cinlj"``, a cache before the pages;
 - ``spark-static``: Spark's stream–static join of the Parquet files, by a shuffle of both: Spark's plan for every left
   join, and for every source of which it does not know how little it brings;
@@ -122,6 +123,7 @@ def jobs(quick: bool) -> list[tuple[str, Engine, Job]]:
     """Which engine does what, in this order; what comes first comes again, when the JVM is as warm as for the rest."""
     memories = MEMORIES[:1] if quick else MEMORIES
     asked: list[tuple[str, Engine, Job]] = [("penstock", penstock, Job(s, m)) for m in memories for s in SKEWS]
+    asked += [("dataframe", dataframe, Job())]
     asked += [("penstock-cinlj", cached, Job(s, m)) for m in memories for s in (SKEWS[::2] if quick else SKEWS)]
     for skew in (1.0, 0.0):
         asked.append(("spark-static", spark_static, Job(skew)))
@@ -190,7 +192,12 @@ def master_rows(keys: np.ndarray, rng: np.random.Generator) -> pa.Table:
     return pa.table({"key": keys, "since": keys % 3650, "note": notes})
 
 
-def penstock(data: Data, job: Job, method: str = "auto") -> base.Result:
+def dataframe(data: Data, job: Job) -> base.Result:
+    """Over a streaming DataFrame."""
+    return penstock(data, job, files=False)
+
+
+def penstock(data: Data, job: Job, method: str = "auto", files: bool = True) -> base.Result:
     import penstock as pk
 
     spark = base.session({})
@@ -200,7 +207,9 @@ def penstock(data: Data, job: Job, method: str = "auto") -> base.Result:
     workload = data.stream(job.skew)
     with tempfile.TemporaryDirectory(dir=data.directory, ignore_cleanup_errors=True) as checkpoint:
         flow = pk.Flow(spark, checkpoint=checkpoint, memory=int(data.nbytes * job.memory))
-        rows = flow.source(stream(spark, workload), time="ts", progress=pk.bounded_delay("1 s"))
+        told = {"time": "ts", "progress": pk.bounded_delay("1 s")}
+        folder = str(workload.directory / "parquet")
+        rows = flow.parquet(folder, max_files=1, **told) if files else flow.source(stream(spark, workload), **told)
         rows.lookup(pk.PageTable(str(pages)), on="key", method=method).to_format("noop")
         query = flow.run(end=False)
         report = query.progress()

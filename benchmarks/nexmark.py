@@ -4,10 +4,11 @@ The job: each query of nexmark_queries.py over the events of nexmark_events.py �
 of one row type, a tenth of them up to 3 s late – into a sink that drops the rows; the watermark allows 4 s. A
 micro-batch is 500,000 events in two Parquet files, 50 s of event time. The same files run through
 
-- ``penstock``: reading files as Arrow columns, once flows have that; until then the same as ``dataframe``;
+- ``penstock``: reading the files as Arrow columns;
 - ``dataframe``: penstock, its source a streaming DataFrame;
 - ``spark-rocksdb``, ``spark-memory``: Spark's own operators (nexmark_spark.py), state in RocksDB with changelog
   checkpoints, and in memory;
+- ``floor``: what any engine in Python tasks pays over a DataFrame (nexmark_floors.py); not with ``--quick``;
 - ``flink-rocksdb``: Flink SQL (flink_nexmark.py says what is timed), if it is installed. Its package holds no Parquet
   reader: it reads CSV files that have the structs' fields as columns;
 - ``pathway``, ``bytewax``: these libraries (pathway_nexmark.py, bytewax_nexmark.py), each if it is installed. Pathway
@@ -57,6 +58,7 @@ from pyspark.sql.streaming import StreamingQuery
 import window_join as base
 from nexmark_check import Definition
 from nexmark_events import Events
+from nexmark_floors import FLOORS
 from nexmark_queries import LEFT_OUT, QUERIES
 from nexmark_spark import NATIVE
 
@@ -154,9 +156,10 @@ def main(quick: bool, queries: Sequence[str] = (), only: Sequence[str] = (), pag
         workload = generate(Path(directory) / "timed", Events(EPOCH_ROWS, epochs), cold)
         few = generate(Path(directory) / "few", Events(EPOCH_ROWS // (10 if quick else 3), FEW_EPOCHS, seed=1), cold)
         print(f"{workload.events.rows:,} events, {EPOCH_ROWS:,} per micro-batch; {few.events.rows:,} compared by row")
-        engines = {name: engine for name, engine in spark_engines().items() if not only or name in only}
-        for engine in () if quick else engines.values():
-            engine(few, names[0])
+        wanted = only or [name for name in spark_engines() if not quick or name != "floor"]
+        engines = {name: engine for name, engine in spark_engines().items() if name in wanted}
+        for engine in () if quick else engines:
+            engines[engine](few, names[0] if engine != "floor" else "q5")
         for name in names:
             for scan in scans() if "penstock" in engines or "dataframe" in engines else ():
                 check(few, name, scan)
@@ -212,6 +215,8 @@ def run_all(
     missing: dict[str, str],
 ) -> None:
     for engine, run in engines.items():
+        if engine == "floor" and name not in FLOORS:
+            continue
         try:
             result = run(workload, name)
         except StreamingQueryException as error:
@@ -233,7 +238,7 @@ def spark_engines() -> dict[str, Engine]:
     own: dict[str, Engine] = {"penstock": partial(penstock, scan=scans()[0])}
     if len(scans()) > 1:
         own["dataframe"] = partial(penstock, scan="dataframe")
-    return own | {"spark-rocksdb": spark_rocksdb, "spark-memory": spark_memory}
+    return own | {"spark-rocksdb": spark_rocksdb, "spark-memory": spark_memory, "floor": floor}
 
 
 def source(flow: Flow, spark: SparkSession, workload: Workload, scan: Scan) -> Stream:
@@ -284,14 +289,22 @@ def with_parts(result: Timed, epochs: Sequence[EpochReport]) -> Timed:
     """The same, with where the time of a warm micro-batch went."""
     epoch = median(one.seconds for one in epochs)
     tasks = {
-        phase: median(sum(operator.phases.get(phase, 0) for operator in one.operators.values()) for one in epochs)
-        / base.CORES
+        phase: median(
+            sum(operator.phases.get(phase, 0) for operator in one.operators.values()) / cores_of(one) for one in epochs
+        )
         for phase in ("input", "work", "output", "settle")
     }
     parts = {"Spark around epochs": median(result.warm_batches) - epoch}
     parts |= {"scan, shuffle, commit": max(epoch - sum(tasks.values()), 0), "waiting for input": tasks["input"]}
     parts |= {"operators": tasks["work"] + tasks["settle"], "handing over": tasks["output"]}
     return replace(result, parts=parts)
+
+
+def cores_of(epoch: EpochReport) -> int:
+    """How many cores worked on its operators."""
+    from penstock.spark.place import PLACES
+
+    return 1 if epoch.place is not None and epoch.place.startswith(PLACES["driver"]) else base.CORES
 
 
 def spark_rocksdb(workload: Workload, name: str) -> Timed:
@@ -321,6 +334,20 @@ def spark_native(workload: Workload, name: str, conf: Mapping[str, str]) -> Time
         rows_out = sum(progress.sink.numOutputRows for progress in query.recentProgress)
         allowed = workload.definition.counts(QUERIES[name], DELAY_US) if finished else (0, rows_out)
         return timed(workload, query, rows_out, allowed, name)
+
+
+def floor(workload: Workload, name: str) -> Timed:
+    """The scan, the native first half and one hop of a query, and nothing else."""
+    spark = base.session({"spark.sql.execution.arrow.maxRecordsPerBatch": "65536"})
+
+    def epoch(rows: DataFrame, number: int) -> None:
+        FLOORS[name].of(rows, base.CORES).write.format("noop").mode("append").save()
+
+    with temporary(workload) as checkpoint:
+        writer = stream(spark, workload).writeStream.foreachBatch(epoch).option("checkpointLocation", checkpoint)
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        return timed(workload, query, 0, (0, 0), name)
 
 
 def timed(workload: Workload, query: StreamingQuery, rows_out: int, allowed: tuple[int, int], name: str) -> Timed:
@@ -441,7 +468,7 @@ def temporary(workload: Workload) -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(dir=workload.directory, ignore_cleanup_errors=True)
 
 
-def summarise(results: Mapping[str, Timed]) -> dict[str, object]:
+def summarise(results: Mapping[str, Timed], bench: str = "nexmark") -> dict[str, object]:
     """Rates, penstock's as a multiple of each, and the geometric means of both over the queries an engine ran."""
     rates = {name: result.rows_per_second for name, result in results.items()}
     ratio = {}
@@ -451,7 +478,7 @@ def summarise(results: Mapping[str, Timed]) -> dict[str, object]:
             ratio[name] = rates[f"penstock@{query}"] / rate
     bounds = [name for name, result in results.items() if not result.finished]
     return {
-        "bench": "nexmark",
+        "bench": bench,
         "rows_per_second": {name: round(rate) for name, rate in with_means(rates).items()},
         "ratio": {name: round(value, 2) for name, value in with_means(ratio).items()},
         "bounds": bounds,
@@ -527,6 +554,7 @@ def figures(
     if whole:
         shown += ["", f"Geometric means of penstock ÷ engine: {', '.join(whole)}."]
     shown += ["", *(f"{name}: {reason}." for name, reason in missing.items()), ""] if missing else [""]
+    shown += floors_shown(results, names)
     parts = next(result.parts for result in results.values() if result.parts)
     rows: list[tuple[str, ...]] = [("query", *parts, "jobs")]
     for name in names:
@@ -536,6 +564,20 @@ def figures(
             rows.append((name, *(f"{seconds:.2f}" for seconds in own.parts.values()), jobs))
     title = "Where a warm micro-batch of penstock goes, in seconds, and how many jobs of Spark's it takes:"
     return "\n".join([*shown, title, "", *markdown(rows)])
+
+
+def floors_shown(results: Mapping[str, Timed], names: Sequence[str]) -> list[str]:
+    """How far penstock over a DataFrame is from its floor."""
+    rows: list[tuple[str, ...]] = [("query", "dataframe", "floor", "dataframe ÷ floor")]
+    for name in names:
+        own, least = (results.get(f"{engine}@{name}") for engine in ("dataframe", "floor"))
+        if own is not None and least is not None and own.batch_seconds and least.batch_seconds:
+            ratio = own.batch_seconds / least.batch_seconds
+            rows.append((name, f"{own.batch_seconds:.2f}", f"{least.batch_seconds:.2f}", f"{ratio:.2f}"))
+    if len(rows) == 1:
+        return []
+    title = "A warm micro-batch over a DataFrame, in seconds, against its floor: scan, native first half, one hop."
+    return [title, "", *markdown(rows), ""]
 
 
 def queries_shown() -> str:

@@ -6,7 +6,9 @@ watermark allows 30 s. A micro-batch is one file: 100,000 rows, two minutes of e
 micro-batches of a million rows. DuckDB says how many results must have come out at the end, and an engine that gives
 another number fails the benchmark. The same files run through
 
-- ``penstock``: ``.window(range=…, slide="1 min").by("key").agg(n=pk.count(), mean=pk.mean("value"))``;
+- ``penstock``: ``.window(range=…, slide="1 min").by("key").agg(n=pk.count(), mean=pk.mean("value"))``, the files read
+  by Arrow (``flow.parquet``);
+- ``dataframe``: the same over a streaming DataFrame, at 60;
 - ``spark-rocksdb``: Spark's own ``groupBy(window(…), key)`` with RocksDB and changelog checkpoints;
 - ``spark-panes``: the query that people write by hand: one-minute windows, then a window over their results;
 - ``flink-rocksdb``: Flink SQL's ``HOP`` with RocksDB (flink_sliding_window.py says what is timed), if it is installed;
@@ -112,12 +114,13 @@ def main(quick: bool) -> dict[str, object]:
 
 
 def warm_up(workload: base.Workload) -> None:
-    for engine in (penstock, spark_rocksdb, spark_panes, floor):
+    for engine in (penstock, dataframe, spark_rocksdb, spark_panes, floor):
         engine(workload, Job(12), None)
 
 
 def spark_runs() -> list[Run]:
     runs = [Run("penstock", penstock, job) for job in ours()] + [Run("floor", floor, Job(MAIN))]
+    runs.append(Run("dataframe", dataframe, Job(MAIN)))
     runs += [Run("spark-rocksdb", spark_rocksdb, job) for job in JOBS]
     return [*runs, Run("spark-panes", spark_panes, Job(MAIN))]
 
@@ -194,12 +197,24 @@ def stream(spark: SparkSession, workload: base.Workload) -> DataFrame:
 
 
 def penstock(workload: base.Workload, job: Job, patience: float | None) -> base.Result:
+    """Over files that Arrow reads."""
+    return windows(workload, job, files=True)
+
+
+def dataframe(workload: base.Workload, job: Job, patience: float | None) -> base.Result:
+    """Over a streaming DataFrame."""
+    return windows(workload, job, files=False)
+
+
+def windows(workload: base.Workload, job: Job, files: bool) -> base.Result:
     import penstock as pk
 
     spark = base.session({})
     with tempfile.TemporaryDirectory(dir=workload.directory, ignore_cleanup_errors=True) as checkpoint:
         flow = pk.Flow(spark, checkpoint=checkpoint, memory=f"{base.MEMORY_MB} MB")
-        rows = flow.source(stream(spark, workload), time="ts", progress=pk.bounded_delay(f"{DELAY_S} s"))
+        told = {"time": "ts", "progress": pk.bounded_delay(f"{DELAY_S} s")}
+        folder = str(workload.directory / "parquet")
+        rows = flow.parquet(folder, max_files=1, **told) if files else flow.source(stream(spark, workload), **told)
         asked = {"mid": pk.median("value")} if job.median else {"n": pk.count(), "mean": pk.mean("value")}
         rows.window(range=job.range, slide=f"{SLIDE_S} s").by("key").agg(**asked).to_format("noop")
         query = flow.run(end=False)

@@ -33,7 +33,7 @@ DELAY_US = 4_000_000
 @pytest.fixture(scope="module")
 def events() -> Events:
     """Few events in many windows, and sessions that end."""
-    return Events(epoch_rows=2000, epochs=5, pause_us=6_000_000)
+    return Events(epoch_rows=1000, epochs=5, pause_us=6_000_000)
 
 
 @pytest.fixture(scope="module")
