@@ -1,9 +1,12 @@
-"""The allocator of a Python worker: what is freed goes back to the system, so that the memory promise holds."""
+"""The allocator of a process that works: what is freed goes back to the system, so that the memory promise holds."""
 
 from __future__ import annotations
 
 import ctypes
 import resource
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import pyarrow as pa
@@ -12,6 +15,9 @@ from penstock.core.budget import Budget
 
 _LOOK, _KEPT = 8, 4
 """Whenever this part of the share was released, see whether the allocator keeps more than that one of it."""
+
+_SMALL_SHARE = 1 << 26
+"""Below so many bytes, what an allocator keeps for itself would be a good part of a share."""
 
 _M_MMAP_THRESHOLD = -3
 """glibc's name for the size from which an allocation is mapped on its own."""
@@ -41,6 +47,49 @@ def give_back() -> None:
     trim = getattr(_c_library(), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+class _Switch:
+    """The allocator of Arrow in this process: the system's while somebody needs that, else the one that it had."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._needed = 0
+        self._before = pa.default_memory_pool()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._needed += 1
+            if self._needed == 1:
+                self._before = pa.default_memory_pool()
+                pa.set_memory_pool(pa.system_memory_pool())
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._needed -= 1
+            if not self._needed:
+                pa.set_memory_pool(self._before)
+
+
+_SYSTEMS = _Switch()
+
+
+@contextmanager
+def allocating_within(share: int) -> Iterator[None]:
+    """Let this process keep little of what is freed in a block, if its share is so small that it matters.
+
+    Arrow's own allocator keeps some megabytes for each thread.
+
+    >>> with allocating_within(8_000_000):
+    ...     pa.default_memory_pool().backend_name
+    'system'
+    """
+    if share >= _SMALL_SHARE:
+        yield
+        return
+    return_what_is_freed(share)
+    with _SYSTEMS:
+        yield
 
 
 def _private_memory() -> int:

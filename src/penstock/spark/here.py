@@ -28,7 +28,7 @@ from penstock.kernels.xxhash import can_xxhash
 from penstock.runtime.epoch import Epoch
 from penstock.runtime.shard import PortBounds
 from penstock.runtime.tracks import Tracks, followed
-from penstock.spark.allocator import TrimmedBudget, give_back
+from penstock.spark.allocator import TrimmedBudget, allocating_within, give_back
 from penstock.spark.assembly import Assembly
 from penstock.spark.few import at_most, if_few
 from penstock.spark.lateness import Counted
@@ -74,6 +74,10 @@ class EpochHere:
 
     def deliver(self, batch: DataFrame | None) -> dict[str, Counted]:
         """Run every operator and hand every sink its rows; what each source showed comes back."""
+        with allocating_within(self._flow.course.share):
+            return self._deliver(batch)
+
+    def _deliver(self, batch: DataFrame | None) -> dict[str, Counted]:
         course, epoch = self._flow.course, self._plan.epoch
         workers = _Workers(self._flow, self._plan, self.attempt)
         self._budget = budget = TrimmedBudget(course.share // ROWS_HERE)

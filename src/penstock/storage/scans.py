@@ -31,7 +31,10 @@ _PIECE = 1 << 18
 _BLOCK = 1 << 23
 """Bytes of a CSV or JSON file that are read at a time: no row may be longer."""
 
-_SMALLEST = 1 << 10
+IN_THREADS = 1 << 22
+"""Bytes of a piece from which on its columns are read side by side: each thread keeps some memory for itself."""
+
+_SMALLEST = 1 << 7
 """Rows that are read first, to see how wide they are,"""
 
 _GROWTH = 16
@@ -321,7 +324,10 @@ class _Pieces:
         """Those of a file that have not been given yet."""
         while True:
             skip, more = self._done, self.rows
-            for batch in file.iter_batches(self.rows, row_groups=[self._group], columns=self._leaves):
+            threads = self._size is None or self._size >= IN_THREADS
+            for batch in file.iter_batches(
+                self.rows, row_groups=[self._group], columns=self._leaves, use_threads=threads
+            ):
                 fresh = batch.slice(min(skip, batch.num_rows))
                 skip -= batch.num_rows - fresh.num_rows
                 if not fresh.num_rows:
