@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.core.rows import Indices
+from penstock.kernels.sort import order_by
 
 Mask = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
@@ -219,11 +220,11 @@ def sorted_by(codes: Sequence[Codes]) -> Indices:
     >>> sorted_by([np.array([2, 1, 1]), np.array([0, 9, 3])]).tolist()
     [2, 1, 0]
     """
-    return np.lexsort(_packed(codes)) if codes[0].size else np.empty(0, np.int64)
+    return order_by(_packed(codes)) if codes[0].size else np.empty(0, np.int64)
 
 
-def _packed(codes: Sequence[Codes]) -> tuple[Codes, ...]:
-    """The same order by fewer codes, the least significant first: rows are sorted once by each."""
+def _packed(codes: Sequence[Codes]) -> list[Codes]:
+    """The same order by fewer codes: rows are sorted once by each."""
     packed: list[Codes] = []
     below = 1
     for code in reversed(codes):
@@ -236,7 +237,7 @@ def _packed(codes: Sequence[Codes]) -> tuple[Codes, ...]:
         narrow = span <= _PACKED
         packed.append((code - least).astype(np.int64) if narrow else code)
         below = span if narrow else _PACKED + 1
-    return tuple(packed)
+    return packed[::-1]
 
 
 def _codes(column: pa.Array) -> Codes:

@@ -20,6 +20,7 @@ from penstock.core.rows import hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
 from penstock.core.windows import Slides, Wid, Wids
 from penstock.kernels.segments import Mask
+from penstock.kernels.sort import stable_order
 from penstock.operators.aggregate.aggregation import Aggregation, Given, tidy_pages
 from penstock.operators.aggregate.buffer import Buffer
 from penstock.operators.aggregate.config import Panes
@@ -174,7 +175,7 @@ class AdaptAggregation(Aggregation):
         self._meter.lift(rows.num_rows, volumes.num_rows)
         self._volumes.add(volumes)
         del volumes
-        rows = rows.take(pa.array(np.argsort(hashes_of(rows), kind="stable")))
+        rows = rows.take(pa.array(stable_order(hashes_of(rows))))
         sources = [Source(table) for table in (self._volumes, self._eager)]
         turned, eager = False, []
         for piece, arrivals in with_arrivals(pieces(sources, self._budget), rows):

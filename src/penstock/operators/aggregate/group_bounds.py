@@ -18,6 +18,7 @@ from penstock.core.pages import Page, PageStore, read_page, write_page
 from penstock.core.rows import HASH, TIME, Hashes, RowType, hashes_of
 from penstock.core.time import TIME_MIN, Time, Times
 from penstock.kernels.segments import numbers_of
+from penstock.kernels.sort import stable_order
 from penstock.operators.aggregate.functions import Extreme
 from penstock.operators.aggregate.lanes import Lane, clean
 from penstock.operators.aggregate.partials import (
@@ -82,7 +83,7 @@ class GroupBoundTable:
         bounds = np.full(hashes.size, TIME_MIN, np.int64)
         with self._budget.hold(_SORTING * hashes.size, "finding the bounds of rows' groups"):
             # In order of their hashes, some rows at a time meet only a part of the bounds.
-            order = np.argsort(hashes, kind="stable")
+            order = stable_order(hashes)
             each = 2 * (sum(group.nbytes for group in groups) / hashes.size + _LOOKING)
             size = max(1, int(self._budget.room / 2 / each))
             for begin in range(0, hashes.size, size):

@@ -18,6 +18,7 @@ from penstock.core.rows import Indices, hashes_of, times_of
 from penstock.core.time import TIME_MAX, Time, Times
 from penstock.core.windows import Sessions
 from penstock.kernels.segments import Mask, numbers_of, segment_of, starts_of
+from penstock.kernels.sort import stable_order
 from penstock.operators.aggregate.aggregation import STATEMENTS, Aggregation, Given, tidy_pages
 from penstock.operators.aggregate.group_bounds import GroupBoundTable
 from penstock.operators.aggregate.lanes import Lane, differing
@@ -140,7 +141,7 @@ def last_times(lane: Lane, main: pa.RecordBatch) -> Times:
 
 def _running_max(times: Times, starts: Indices) -> Times:
     """The largest so far within each segment, by ranks, which can be lifted apart by segment without overflow."""
-    order = np.argsort(times, kind="stable")
+    order = stable_order(times)
     ranks = np.empty(times.size, np.int64)
     ranks[order] = np.arange(times.size)
     lifted = np.maximum.accumulate(ranks + segment_of(starts, times.size) * times.size)

@@ -21,6 +21,7 @@ from penstock.core.windows import SlideByTuple, TupleSlides
 from penstock.kernels.equal import same
 from penstock.kernels.match import expand, ranges
 from penstock.kernels.segments import Mask, is_null, numbers_of, starts_of
+from penstock.kernels.sort import stable_order
 from penstock.kernels.width import cut
 from penstock.operators.aggregate.aggregation import Aggregation, Given, tidy_pages
 from penstock.operators.aggregate.entry import inside
@@ -92,7 +93,7 @@ class SlideByTupleAggregation(Aggregation):
         counts = self._counts.lane
         for part in pieces_of(rows, self._budget, _NUMBERING):
             with self._budget.hold(part.nbytes, "numbering rows"):
-                part = part.take(pa.array(np.argsort(hashes_of(part), kind="stable")))
+                part = part.take(pa.array(stable_order(hashes_of(part))))
                 for piece, mine in with_arrivals(pieces([Source(self._counts)], self._budget), part):
                     if mine is None or not mine.num_rows:
                         continue

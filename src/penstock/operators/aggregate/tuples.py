@@ -25,6 +25,7 @@ from penstock.core.rows import HASH, MOMENT, TIME, Indices, RowType, hashes_of, 
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
 from penstock.core.windows import PartitionedWindow, Slides, Wid, Wids
 from penstock.kernels.segments import numbers_of, segment_of
+from penstock.kernels.sort import stable_order
 from penstock.operators.aggregate.aggregation import Aggregation, Given
 from penstock.operators.aggregate.buffer import Buffer
 from penstock.operators.aggregate.config import Panes
@@ -163,7 +164,7 @@ class PartitionedAggregation(Aggregation):
         size = max(1, int(self._budget.room // 8 / (rows.nbytes / max(1, rows.num_rows) + 256)))
         for start in range(0, rows.num_rows, size):
             part = rows.slice(start, size)
-            order = np.argsort(hashes_of(part), kind="stable")
+            order = stable_order(hashes_of(part))
             with self._budget.hold(part.nbytes, "ranking rows"):
                 yield from self._process(part.take(pa.array(order)))
 

@@ -20,6 +20,7 @@ from penstock.core.kept import Kept
 from penstock.core.master import edition_of, master_schema
 from penstock.core.operator import Out
 from penstock.core.rows import Hashes, Indices, concat, hashes_of
+from penstock.kernels.sort import stable_order
 from penstock.operators.lookup.back import Desk
 from penstock.operators.lookup.methods import BackMethod
 from penstock.operators.lookup.slots import room_for
@@ -114,7 +115,7 @@ class WholeTableJoin:
             del parts
             hashes = hashes_of(whole)
             if (hashes[1:] < hashes[:-1]).any():
-                whole = whole.take(pa.array(np.argsort(hashes, kind="stable")))
+                whole = whole.take(pa.array(stable_order(hashes)))
         return whole
 
     def _check(self, size: int) -> None:

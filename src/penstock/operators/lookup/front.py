@@ -20,6 +20,7 @@ from penstock.core.pages import Page, PageStore, read_page, write_page
 from penstock.core.rows import HASH, TIME, Hashes, Indices, concat, hashes_of
 from penstock.kernels.distinct import run_starts
 from penstock.kernels.hashing import hash_keys
+from penstock.kernels.sort import stable_order
 from penstock.operators.lookup.admission import RULES, Frequencies, Threshold
 from penstock.operators.lookup.answers import Answers, Mask
 from penstock.operators.lookup.config import PRESENT
@@ -154,7 +155,7 @@ class FrontStage:
         if not worth.any() or _COPIES * rows.nbytes > self._budget.room:
             return
         places = np.flatnonzero(worth)
-        order = places[np.argsort(hashes[places], kind="stable")]
+        order = places[stable_order(hashes[places])]
         rows, hashes, counts = rows.take(pa.array(order)), hashes[order], counts[order]
         first = run_starts(hashes.view(np.int64))
         self._forget(hashes)
@@ -326,7 +327,7 @@ class FrontStage:
             kept = self._taken_out(chosen)
             whole = concat(kept, self.schema)
             del kept
-            order = np.argsort(hashes_of(whole), kind="stable")
+            order = stable_order(hashes_of(whole))
             freq = freq[freq >= 0][order]
             merged = whole.take(pa.array(order))
             del whole

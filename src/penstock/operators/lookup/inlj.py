@@ -15,6 +15,7 @@ from penstock.core.operator import Out
 from penstock.core.pages import Page, PageStore, read_page, write_page
 from penstock.core.rows import HASH, TIME, Hashes, Indices, hashes_of
 from penstock.kernels.distinct import firsts
+from penstock.kernels.sort import stable_order
 from penstock.operators.lookup.back import Desk, Met
 from penstock.operators.lookup.front import FrontStage
 from penstock.operators.lookup.methods import BackMethod
@@ -77,7 +78,7 @@ class IndexJoin:
     def _look_up(self, rows: pa.RecordBatch, hashes: Hashes) -> Iterator[Out]:
         """Ask for the keys of these rows; of fewer of them, if what is found does not fit."""
         keys = self._desk.answers.keys(rows)
-        order = np.argsort(hashes, kind="stable")
+        order = stable_order(hashes)
         ordered = [key.take(pa.array(order)) for key in keys]
         first = firsts(hashes[order].view(np.int64), ordered)
         asked = order[first]

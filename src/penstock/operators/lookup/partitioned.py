@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock.core.errors import ConfigError
 from penstock.core.operator import Out
 from penstock.core.rows import Hashes, Indices
+from penstock.kernels.sort import stable_order
 from penstock.operators.lookup.areas import Areas
 from penstock.operators.lookup.back import Desk
 from penstock.operators.lookup.methods import BackMethod
@@ -166,7 +167,7 @@ class PartitionedJoin:
     def _full_blocks(self) -> Mask:
         """Rows in full blocks of partitions that are in memory: the oldest of them."""
         partition = np.where(self._areas.here, self.waiting.partition, -1)
-        order = np.argsort(partition, kind="stable")
+        order = stable_order(partition)
         rank = np.arange(order.size) - np.searchsorted(partition[order], partition[order])
         full = np.append(self._areas.sizes // self._block * self._block, 0)
         which = np.zeros(order.size, np.bool_)

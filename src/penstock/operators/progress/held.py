@@ -16,7 +16,7 @@ from penstock.core.budget import Budget
 from penstock.core.pages import Page, PageStore, read_page, write_page
 from penstock.core.rows import Indices, concat, hashes_of, times_of
 from penstock.core.time import TIME_MAX, Time
-from penstock.kernels.sort import page_order
+from penstock.kernels.sort import page_order, stable_order
 from penstock.kernels.width import cut, row_widths
 from penstock.operators.pieces import pieces
 
@@ -141,7 +141,7 @@ class Held:
 
 def by_time(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Rows ascending by time; those of one time stay in their order."""
-    return rows.take(pa.array(np.argsort(times_of(rows), kind="stable")))
+    return rows.take(pa.array(stable_order(times_of(rows))))
 
 
 def halves(first: Time, last: Time) -> list[tuple[Time, Time]]:

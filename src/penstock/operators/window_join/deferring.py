@@ -28,6 +28,7 @@ from penstock.core.progress import Bounds
 from penstock.core.rows import Indices, RowType, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.core.within import LEFT, RIGHT, horizon
+from penstock.kernels.sort import stable_order
 from penstock.operators.window_join.blocks import Block
 from penstock.operators.window_join.config import WindowJoin
 from penstock.operators.window_join.debts import Collector, fresh_births, oldest_birth, span_of
@@ -203,7 +204,7 @@ class DeferringJoin(abc.ABC):
         each = self.windows[port].size(rows) / rows.num_rows
         room = self._budget.room / 4 / (rows.nbytes / rows.num_rows + _MATCHING)
         size = max(1, int(min(max(self.page, self.memory / 16) / each, room)))
-        order = np.argsort(times_of(rows), kind="stable")
+        order = stable_order(times_of(rows))
         for start in range(0, rows.num_rows, size):
             yield rows.take(pa.array(order[start : start + size]))
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from penstock.core.budget import Budget
 from penstock.core.rows import Indices, times_of
 from penstock.core.time import Time
+from penstock.kernels.sort import stable_order
 from penstock.operators.window_join.blocks import Block
 from penstock.operators.window_join.slabs import Slab, joined
 from penstock.operators.window_join.window import Window
@@ -92,7 +93,7 @@ class OpenBlocks:
         numbers = np.empty(arrivals.rows, np.int64)
         for partition in np.unique(partitions).tolist():
             rows = np.flatnonzero(partitions == partition)
-            rows = rows[np.argsort(times[rows], kind="stable")]
+            rows = rows[stable_order(times[rows])]
             while rows.size:
                 block = into.get(partition)
                 if block is None:

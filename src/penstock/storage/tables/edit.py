@@ -14,6 +14,7 @@ from penstock.core.errors import TableError
 from penstock.core.rows import HASH, Indices, concat, hashes_of
 from penstock.kernels.distinct import same_rows
 from penstock.kernels.match import expand
+from penstock.kernels.sort import stable_order
 from penstock.storage.tables.manifest import Manifest, Versions
 from penstock.storage.tables.opened import open_version
 from penstock.storage.tables.partitions import PageWriter, cut_batch, distinct_keys, in_order, keys_of, order_of
@@ -158,7 +159,7 @@ class Edit:
         low, high = self._parts.column("low").slice(place, 1), self._parts.column("high").slice(place, 1)
         if new is not None:
             rows = pa.concat_batches([rows, new])
-            rows = rows.take(pa.array(np.argsort(hashes_of(rows), kind="stable")))
+            rows = rows.take(pa.array(stable_order(hashes_of(rows))))
             values = order_of(new, self._layout)
             low, high = _least(low, values) if place == 0 else low, _greatest(high, values)
         if rows.num_rows > 2 * self._theta:

@@ -17,6 +17,7 @@ from penstock.core.rows import HASH, Indices, concat, hashes_of
 from penstock.kernels.distinct import firsts
 from penstock.kernels.equal import null_keys
 from penstock.kernels.hashing import hash_keys
+from penstock.kernels.sort import stable_order
 from penstock.storage.files import FilePages
 from penstock.storage.tables.manifest import Layout
 from penstock.storage.tables.ranges import Cut, cut_rows, order_values, sort_order, sort_within
@@ -145,7 +146,7 @@ def in_order(parts: pa.RecordBatch) -> pa.RecordBatch:
 def distinct_keys(rows: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
     """Each key of master rows once, with its hash, sorted by it."""
     rows = rows.select([HASH, *layout.keys])
-    rows = rows.take(pa.array(np.argsort(hashes_of(rows), kind="stable")))
+    rows = rows.take(pa.array(stable_order(hashes_of(rows))))
     first = firsts(hashes_of(rows).view(np.int64), keys_of(rows, layout))
     return rows if first.all() else rows.filter(pa.array(first))
 
