@@ -5,7 +5,18 @@ from __future__ import annotations
 import re
 from difflib import get_close_matches
 
-from lab import chapter3, chapter5, chapter6, lookup_figures, multi_way_figures, window6, window7, window8
+from lab import (
+    chapter3,
+    chapter5,
+    chapter6,
+    lookup_figures,
+    multi_way_figures,
+    multi_way_measured,
+    multi_way_stream,
+    window6,
+    window7,
+    window8,
+)
 from lab.experiments import Experiment
 from penstock.core.errors import ConfigError
 
@@ -13,7 +24,11 @@ HEADINGS = {
     "Exact window joins": (*chapter3.EXPERIMENTS, *chapter5.EXPERIMENTS),
     "Window queries": (*window6.EXPERIMENTS, *window7.EXPERIMENTS, *window8.EXPERIMENTS),
     "Lookup joins": (*chapter6.EXPERIMENTS, *lookup_figures.EXPERIMENTS),
-    "Multi-way joins": multi_way_figures.EXPERIMENTS,
+    "Multi-way joins": (
+        *multi_way_figures.EXPERIMENTS,
+        *multi_way_measured.EXPERIMENTS,
+        *multi_way_stream.EXPERIMENTS,
+    ),
 }
 """By source, in its order."""
 

@@ -115,7 +115,8 @@ class Experiment:
     Each series is run at each value of the sweep, or once if x is time. All `measures` are drawn, a panel each.
     `scale` is the part of the thesis' size at which it is run unless another is asked for, and `seeds` how many pairs
     of traces. A `remark` says what a reader of the verdict must know: a parameter that the thesis does not give, or why
-    a shape does not come out. `streams` says what is run on where that is not two composite traces.
+    a shape does not come out. `streams` says what is run on where that is not two composite traces. What is `measured`
+    takes the time of this machine and comes out otherwise in every run.
     """
 
     id: str
@@ -128,6 +129,7 @@ class Experiment:
     seeds: int = 1
     remark: str = ""
     streams: str = ""
+    ran: Literal["simulated", "measured"] = "simulated"
 
     @property
     def chapter(self) -> str:

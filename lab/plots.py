@@ -21,6 +21,8 @@ _LINES = ("-", "--", ":")
 """With more curves than colours, those of the second round are dashed, and so on."""
 _TICKS, _FEW = 15, 6
 """A sweep of more values has few ticks, evenly apart."""
+_ACROSS = 6
+"""More panels side by side than this are put into rows."""
 _LETTER = 0.11
 """Inches that a letter of the title takes."""
 
@@ -41,13 +43,15 @@ def draw(experiment: Experiment, table: Table, path: Path, scale: float) -> None
     for measure in experiment.measures:
         panels.setdefault(measure.panel or measure.label, []).append(measure)
     title = f"{caption(experiment.id)}  {experiment.title}"
-    figure = Figure(figsize=(max(6.4, 4.6 * len(panels), _LETTER * len(title)), 4.4), layout="constrained")
+    across = len(panels) if len(panels) <= _ACROSS else _ACROSS - 1
+    down = -(-len(panels) // across)
+    figure = Figure(figsize=(max(6.4, 4.6 * across, _LETTER * len(title)), 4.4 * down), layout="constrained")
     figure.suptitle(title, fontsize=12)
     figure.supxlabel(
-        f"simulated at 1/{1 / scale:g} of the thesis' size, seeds: {table.seeds}", fontsize=8, color="grey"
+        f"{experiment.ran} at 1/{1 / scale:g} of the thesis' size, seeds: {table.seeds}", fontsize=8, color="grey"
     )
     for place, (label, measures) in enumerate(panels.items()):
-        axes = figure.add_subplot(1, len(panels), place + 1)
+        axes = figure.add_subplot(down, across, place + 1)
         _panel(axes, experiment, table, measures)
         axes.set_ylabel(label)
     figure.savefig(path, dpi=120)

@@ -35,6 +35,8 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.log.level", "OFF")
         .config("spark.driver.memory", "2g")
+        # What shuffles write can be compared with what went in.
+        .config("spark.shuffle.compress", "false")
         .config("spark.driver.extraJavaOptions", QUICK_JVM)
     )
     session = builder.config(map=INTERPRETED).getOrCreate()
