@@ -60,6 +60,20 @@ class TestResults:
             outcome = simulate(replace(run, tasks=3), inputs)
             assert outcome.rids == joined(run, inputs)
 
+    @pytest.mark.parametrize("plan", PLANS, ids=str)
+    def test_f17_partitions_share_the_load_and_how_unevenly_is_told(self, plan):
+        inputs = tpch(np.random.default_rng(13), plan)
+        one, two, six = (simulate(topology(plan, tasks=tasks), inputs) for tasks in (1, 2, 6))
+        assert one.rids == two.rids == six.rids == joined(topology(plan), inputs)
+        for outcome, tasks in ((one, 1), (two, 2), (six, 6)):
+            assert {len(loads) for loads in outcome.loads.values()} == {tasks}
+            assert {name: sum(loads) for name, loads in outcome.loads.items()} == {
+                name: sum(loads) for name, loads in one.loads.items()
+            }
+        skews = {name: max(loads) * 6 / sum(loads) for name, loads in six.loads.items()}
+        assert all(1 <= skew <= 6 for skew in skews.values())
+        assert max(skews.values()) > 1.2, "five suppliers cannot be shared out evenly over six tasks"
+
     def test_null_keys_never_match_and_are_stored(self):
         rows = [("li", (1, 1), {"orderkey": None, "linenumber": 1, "suppkey": 1}), ("o", (None,), {"orderkey": None})]
         inputs = [Input(float(t), rel, Row(pk, keys, 10.0)) for t, (rel, pk, keys) in enumerate(rows)]
@@ -92,7 +106,7 @@ class TestResults:
             probes.append((single.traffic("probe").messages, tree.traffic("probe").messages))
         assert sum(one for one, _ in probes) >= sum(other for _, other in probes)
 
-    def test_windows_join_rows_that_are_near_and_retention_that_covers_them_loses_nothing(self):
+    def test_f29_windows_join_rows_that_are_near_and_retention_that_covers_them_loses_nothing(self):
         for seed in range(5):
             rng = np.random.default_rng(seed)
             inputs = tpch(rng, BASE)
@@ -162,7 +176,7 @@ class TestReconstruction:
             moved = simulate(replace(run, order=order), inputs).traffic("reconstruct").bytes
             assert moved == pytest.approx(reconstruction(load, order))
 
-    def test_decoupled_results_are_the_same_and_the_join_is_free_of_them(self):
+    def test_f20_decoupled_results_are_the_same_and_the_join_is_free_of_them(self):
         inputs = tpch(np.random.default_rng(8), BASE)
         inline = simulate(topology(BASE, delay=lambda *_: 1.0), inputs)
         apart = simulate(topology(BASE, delay=lambda *_: 1.0, reconstruction="decoupled"), inputs)
@@ -240,7 +254,7 @@ class TestCosts:
                 if carried == ():
                     assert outcome.traffic("forward").bytes >= cost.forwarding
 
-    def test_a_switch_in_mid_stream_changes_no_result_and_the_bytes_from_then_on(self):
+    def test_f18_a_switch_in_mid_stream_changes_no_result_and_the_bytes_from_then_on(self):
         for seed in range(6):
             rng = np.random.default_rng(seed)
             inputs = tpch(rng, EXTENDED)
@@ -249,9 +263,12 @@ class TestCosts:
             run = topology(EXTENDED, carried=EVERYTHING, switches=switches, delay=random_delay(rng, 1.0))
             outcome = simulate(run, inputs)
             assert outcome.rids == joined(run, inputs)
-            thin = [sent for sent in outcome.trace if sent.kind == "probe" and times[0] <= sent.time < times[1]]
+            probes = [sent for sent in outcome.trace if sent.kind == "probe"]
+            thin = [sent for sent in probes if times[0] <= sent.time < times[1]]
             assert thin
             assert all(not sent.payload for sent in thin)
+            assert any(sent.payload for sent in probes if sent.time < times[0])
+            assert any(sent.payload for sent in probes if sent.time >= times[1]), "and back"
 
     def test_f31_the_n_ary_model_is_within_a_twentieth_on_even_arrivals(self):
         rng = np.random.default_rng(10)
