@@ -24,6 +24,7 @@ import window_join as base
 
 sys.path.insert(0, str(base.HERE.parent))  # the lab is beside the benchmarks
 
+from lab.multi_way_model import moved
 from lab.workloads.tpch import KB, Tpch
 
 if TYPE_CHECKING:
@@ -76,6 +77,10 @@ class Job(Protocol):
     @property
     def spark_conf(self) -> Mapping[str, str]:
         """How Spark's own operators run best."""
+        ...
+
+    def modelled(self, materialize: Materialize) -> float | None:
+        """Bytes that shuffles write by the cost model, if it can tell."""
         ...
 
     def by_penstock(self, flow: Flow, spark: SparkSession, scan: Scan, materialize: Materialize) -> Stream:
@@ -260,6 +265,14 @@ class Joined:
         """RocksDB."""
         return base.ROCKSDB
 
+    def modelled(self, materialize: Materialize) -> float | None:
+        """Bytes that the cost model says that shuffles write, where all lineitems become results."""
+        if materialize == "auto" or self.case.orders != "o":
+            return None
+        first = {name: sorted(self.files.parquet(name).iterdir())[0] for name in self.shape.streams}
+        some = {name: pa.parquet.read_table(path) for name, path in first.items()}
+        return moved("3-way" if self.case.shape == "3way" else "4-way", materialize, some, self.files.rows)
+
     def folder(self, stream: str) -> str:
         """Which files a stream has."""
         return self.case.orders if stream == "o" else stream
@@ -323,6 +336,10 @@ class Wide:
     def spark_conf(self) -> Mapping[str, str]:
         """RocksDB."""
         return base.ROCKSDB
+
+    def modelled(self, materialize: Materialize) -> float | None:
+        """The cost model is about joins of several streams."""
+        return None
 
     def by_penstock(self, flow: Flow, spark: SparkSession, scan: Scan, materialize: Materialize) -> Stream:
         """All columns of pairs at most ten minutes apart."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from lab.experiments import Check, Experiment, Finding, OverTime, Series, Table, Test
 from lab.measures import Measure
+from lab.multi_way_model import moved, prefixes
 from lab.multi_way_runs import Mode, Shape
 from lab.multi_way_spark import (
     ACTUAL,
@@ -23,9 +24,11 @@ from lab.multi_way_spark import (
     JOIN_SECONDS,
     MEASURES,
     SHUFFLED,
+    SIZES,
     Measured,
 )
 from lab.statistics import student
+from lab.workloads.tpch import KB
 
 REPEATS = 5
 _SAME = 0.2
@@ -148,6 +151,22 @@ def adds_up() -> Test:
     return test
 
 
+def moves_what_the_model_says(shape: Shape, payloads: Sequence[int], partitions: Sequence[int]) -> Test:
+    """Bytes of all shuffles at the largest size are at most 1.2 times those of the cost model, in every series."""
+
+    def test(table: Table) -> Finding:
+        shown: dict[str, float] = {}
+        for payload in payloads:
+            some = prefixes(FULL, payload * KB, SIZES[-1])
+            for mode in _MODES:
+                labels = [_label(_case(shape, payload, tasks), mode) for tasks in partitions]
+                most = max(float(table.curve(label, SHUFFLED).mean[-1]) for label in labels)
+                shown[f"{payload} KB, {mode}"] = 1e6 * most / moved(shape, mode, some)
+        return Finding(all(part <= 1.2 for part in shown.values()), shown)
+
+    return test
+
+
 def cases(shape: Shape, payloads: Sequence[int], partitions: Sequence[int]) -> tuple[Series, ...]:
     """Early and late of a plan."""
     return tuple(
@@ -158,16 +177,30 @@ def cases(shape: Shape, payloads: Sequence[int], partitions: Sequence[int]) -> t
     )
 
 
-def figure(id: str, title: str, series: tuple[Series, ...], expected: tuple[Check, ...], remark: str) -> Experiment:
-    """A figure, with the check that nothing that moved was forgotten."""
+def figure(
+    id: str,
+    title: str,
+    expected: tuple[Check, ...],
+    remark: str,
+    shape: Shape,
+    payloads: Sequence[int] = (0,),
+    partitions: Sequence[int] = (1,),
+) -> Experiment:
+    """A figure, with the checks that nothing that moved was forgotten, and that it is what the model says."""
     sums = Check("sums", "The bytes of all edges are those that Spark counts (within 5 %).", adds_up(), kind="anchor")
+    model = Check(
+        "the model",
+        "Shuffles write at most 1.2 times what the cost model says.",
+        moves_what_the_model_says(shape, payloads, partitions),
+        kind="reason",
+    )
     return Experiment(
         id=id,
         title=title,
-        series=series,
+        series=cases(shape, payloads, partitions),
         x=OverTime("lineitems", 1.0),
         measures=(*MEASURES, JOIN_BYTES),
-        expected=(*expected, sums),
+        expected=(*expected, sums, model),
         scale=FULL,
         seeds=REPEATS,
         streams="penstock on Spark, two cores: the first lineitems of TPC-H at scale factor 0.01, as many orders, 100 "
@@ -222,7 +255,6 @@ EXPERIMENTS = (
     figure(
         "multi-6-2",
         "3-way join on Spark, one partition",
-        cases("3-way", [0], [1]),
         (
             *outcome("early better", "Early better everywhere.", _THREE_1, "early"),
             Check("the gap widens", "The gap widens with the number of rows.", gap_widens(_THREE_1)),
@@ -233,11 +265,11 @@ EXPERIMENTS = (
             ),
         ),
         _REMARK,
+        "3-way",
     ),
     figure(
         "multi-6-3",
         "3-way join on Spark, one to six partitions, with 3 KB more in each lineitem or without",
-        cases("3-way", [0, 3], [1, 2, 6]),
         (
             *outcome("6.3a, early better", "Six partitions: early better.", _THREE_6, "early"),
             Check(
@@ -264,21 +296,23 @@ EXPERIMENTS = (
             ),
         ),
         _REMARK,
+        "3-way",
+        [0, 3],
+        [1, 2, 6],
     ),
     figure(
         "multi-6-4",
         "4-way join on Spark, one partition",
-        cases("4-way", [0], [1]),
         (
             *outcome("late better", "Late better.", _FOUR_1, "late"),
             Check("cause", "Savings outweigh reconstruction.", saved_against_fetched(_FOUR_1, "more")),
         ),
         _REMARK,
+        "4-way",
     ),
     figure(
         "multi-6-5",
         "4-way join on Spark, one to six partitions, with 3 KB more in each lineitem or without",
-        cases("4-way", [0, 3], [1, 2, 6]),
         (
             *outcome("early better", "Six partitions: early better.", _FOUR_6, "early"),
             *outcome("3 KB, early better", "Six partitions, 3 KB more: early better, too.", _FOUR_HEAVY_6, "early"),
@@ -294,11 +328,13 @@ EXPERIMENTS = (
             ),
         ),
         _REMARK,
+        "4-way",
+        [0, 3],
+        [1, 2, 6],
     ),
     figure(
         "multi-6-6",
         "How far repeats of the 4-way join on Spark lie apart, one partition",
-        cases("4-way", [0], [1]),
         (
             Check(
                 "early spreads",
@@ -312,5 +348,6 @@ EXPERIMENTS = (
             ),
         ),
         _REMARK,
+        "4-way",
     ),
 )

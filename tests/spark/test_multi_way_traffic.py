@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import duckdb
@@ -19,7 +20,8 @@ from lab.multi_way_runs import PLANS
 from lab.multi_way_spark import FETCH_BYTES, FETCH_ROWS, FETCH_SECONDS, JOIN_BYTES, JOIN_ROWS, MEASURES, SHUFFLED, STATE
 from lab.shuffle_counts import Counting, last_stage, stage_writes, task_writes
 from lab.workloads.tpch import KB, Tpch, widths
-from lab.workloads.visits import ON, Visits
+from lab.workloads.visits import ON, PLAN, Visits
+from penstock.planner.payload import HomePilot
 from penstock.spark.frames import EpochFrames
 
 pytestmark = [pytest.mark.spark, pytest.mark.own_place]
@@ -148,6 +150,33 @@ def test_f27_f39_a_figure_s_runs_give_all_results_and_count_what_moves(spark, tm
     assert late[FETCH_BYTES.name][-1] >= lines * 3 * KB / 1e6
     assert late[JOIN_BYTES.name][-1] < early[JOIN_BYTES.name][-1] / 10
     assert late[STATE.name][-1] < early[STATE.name][-1] / 10
+
+
+def test_f18_a_switch_in_mid_stream_changes_no_result_and_the_bytes_of_the_next_epoch(spark, tmp_path, monkeypatch):
+    """Late, early, late, early … at random epochs: the payload of each epoch's rows travels with them or does not."""
+    late = Random(18).sample([True, False] * 3, 6)
+    visits, counting = Visits(2, rate=30, people=200, places=60, text=400), Counting(tmp_path / "counts", spark)
+    for number, tables in enumerate(visits.epochs(20)):
+        for name, rows in tables.items():
+            measured.add(tmp_path / name, number, rows)
+    # As many epochs are over as shuffles were looked at after.
+    monkeypatch.setattr(HomePilot, "late", property(lambda _: [*late, True][len(counting.shuffled)]))
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="64 MB", shards=2)
+    streams = {name: flow.parquet(tmp_path / name, time="t", name=name, max_files=1) for name in "vup"}
+    out = flow.join(**streams, on=list(ON), plan=PLAN, materialize="auto").to_memory()
+    with counting.watching():
+        report = flow.run().progress()
+    assert [len(epoch.left_behind) for epoch in report.epochs[:6]] == [3 * each for each in late]
+    with duckdb.connect() as engine:
+        for name, rows in visits.streams().items():
+            engine.register(name, rows)
+        asked = f"SELECT visit, remark, profile, description FROM v, u, p WHERE {' AND '.join(ON)}"
+        expected = Counter(engine.sql(asked).fetchall())
+    found = out.table().select(["visit", "remark", "profile", "description"])
+    assert Counter(zip(*(column.to_pylist() for column in found.columns), strict=True)) == expected
+    edges = [count for count in counting.counts() if count.kind == "edge" and count.port == 0 and count.epoch < 6]
+    widths = {(count.operator, count.epoch): count.bytes / count.rows for count in edges if count.operator == "join0"}
+    assert all((width < 100) == late[epoch] and (width > 400) != late[epoch] for (_, epoch), width in widths.items())
 
 
 @pytest.mark.parametrize(
