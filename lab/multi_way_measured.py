@@ -135,7 +135,7 @@ def early_spreads_more(case: str) -> Test:
     def test(table: Table) -> Finding:
         early, late = (spread(table, case, mode)[-2:] for mode in ("early", "late"))
         shown = {"early at last [part of the mean]": float(early[-1]), "late at last": float(late[-1])}
-        return Finding(bool((early >= 2 * late).all()), shown)
+        return Finding(bool((early > 0).all() and (early >= 2 * late).all()), shown)
 
     return test
 
@@ -156,12 +156,13 @@ def moves_what_the_model_says(shape: Shape, payloads: Sequence[int], partitions:
 
     def test(table: Table) -> Finding:
         shown: dict[str, float] = {}
+        rows = {name: some.num_rows for name, some in prefixes(FULL, 0, SIZES[-1]).items()}
         for payload in payloads:
-            some = prefixes(FULL, payload * KB, SIZES[-1])
+            some = prefixes(FULL / 10, payload * KB, SIZES[-1])
             for mode in _MODES:
                 labels = [_label(_case(shape, payload, tasks), mode) for tasks in partitions]
                 most = max(float(table.curve(label, SHUFFLED).mean[-1]) for label in labels)
-                shown[f"{payload} KB, {mode}"] = 1e6 * most / moved(shape, mode, some)
+                shown[f"{payload} KB, {mode}"] = 1e6 * most / moved(shape, mode, some, rows)
         return Finding(all(part <= 1.2 for part in shown.values()), shown)
 
     return test

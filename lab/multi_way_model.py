@@ -19,7 +19,7 @@ _OFFSET = 4
 def moved(shape: Shape, mode: Mode, tables: Mapping[str, pa.Table], rows: Mapping[str, int] | None = None) -> float:
     """Bytes that the joins move, if each lineitem has its order, its supplier and its customer.
 
-    Tables may be the first of so many `rows`.
+    Tables may be a part of so many `rows`, as wide as they are.
 
     >>> data = Tpch(0.001)
     >>> tables = {name: data.prefix(name, 100) for name in ("li", "o", "s", "c")}

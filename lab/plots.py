@@ -23,6 +23,8 @@ _TICKS, _FEW = 15, 6
 """A sweep of more values has few ticks, evenly apart."""
 _ACROSS = 6
 """More panels side by side than this are put into rows."""
+_LEGEND = 8
+"""Of more curves than this only the first panel has a legend."""
 _LETTER = 0.11
 """Inches that a letter of the title takes."""
 
@@ -54,6 +56,9 @@ def draw(experiment: Experiment, table: Table, path: Path, scale: float) -> None
         axes = figure.add_subplot(down, across, place + 1)
         _panel(axes, experiment, table, measures)
         axes.set_ylabel(label)
+        curves = len(axes.get_legend_handles_labels()[1])
+        if curves > 1 and (place == 0 or curves <= _LEGEND):
+            axes.legend()
     figure.savefig(path, dpi=120)
 
 
@@ -71,8 +76,6 @@ def _panel(axes: Axes, experiment: Experiment, table: Table, measures: list[Meas
     axes.set_xlabel(experiment.x.label)
     _scale(axes, measures[0])
     axes.grid(visible=True, alpha=0.3)
-    if len(curves) > 1:
-        axes.legend()
 
 
 def _ticks(axes: Axes, values: tuple[float, ...]) -> None:

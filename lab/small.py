@@ -34,6 +34,9 @@ DEEP = frozenset(
 )
 """Whose runs no other figure shows and take a minute even so: they are run with -m deep."""
 
+MEASURED = frozenset(name for name, experiment in EXPERIMENTS.items() if experiment.ran == "measured")
+"""Those that take the time of this machine: they come out otherwise in every run, and are never run in small."""
+
 _SCALES = {
     "window-6-8": 1 / 50,
     "window-6-9": 1 / 50,

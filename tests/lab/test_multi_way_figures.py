@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lab import multi_way_figures as figures
+from lab import multi_way_measured, multi_way_stream
 from lab.catalog import EXPERIMENTS, find
 from lab.experiments import Experiment, Table, caption
 from lab.multi_way_equations import MOVED, STORED, Modelled, at_product, at_rows, products
@@ -32,7 +33,7 @@ from lab.multi_way_topology import Row, joined, true_load
 from lab.verdicts import Verdict
 from penstock.planner.multi_way import JoinLoad, Relation, choose, predict_join
 
-FIGURES = figures.EXPERIMENTS
+FIGURES = (*figures.EXPERIMENTS, *multi_way_measured.EXPERIMENTS, *multi_way_stream.EXPERIMENTS)
 MODEL = [each for each in FIGURES if each.id.startswith("multi-4")]
 
 
