@@ -31,7 +31,7 @@ bytes that Spark's shuffles wrote per input row.
 The JSON has rates and ratios by engine and case (``early@3way-3k``) and, by engine alone, their geometric mean. Of five
 micro-batches the first is not counted, and of the wide join the first two. Engines run over few rows first, then in
 the listed order; those of penstock then in the reverse one, and the better rate of two counts. ``--quick`` is five
-cases over fewer rows in three micro-batches, one round, without DataFrames and Flink's operator for several inputs.
+cases over fewer rows in three micro-batches, without DataFrames and Flink's operator for several inputs.
 ``python benchmarks/multi_way.py --cases 3way-0,wide --engines penstock,early`` runs only these.
 
 ``shuffle`` in the JSON: what shuffles wrote ÷ what the cost model says, of ``early`` and ``late`` where all epochs ran
@@ -132,7 +132,7 @@ def main(
                 f"{job.rows_per_batch:,} rows per micro-batch",
                 flush=True,
             )
-            for engine in turns(list(engines), quick):
+            for engine in turns(list(engines)):
                 run(f"{engine}@{name}", partial(engines[engine], job, patience), results, missing)
             for engine in flinks if isinstance(job, Joined) else ():
                 run(f"{engine}@{name}", partial(flink, engine, job, few.job(name), patience), results, missing)
@@ -146,13 +146,13 @@ def main(
     return summary
 
 
-def turns(engines: Sequence[str], quick: bool) -> list[str]:
-    """In which order engines run: peers once, penstock's own once more in the reverse order unless it must be quick.
+def turns(engines: Sequence[str]) -> list[str]:
+    """In which order engines run: peers once, penstock's own once more in the reverse order.
 
-    >>> turns(["penstock", "late", "spark-rocksdb"], quick=False)
+    >>> turns(["penstock", "late", "spark-rocksdb"])
     ['penstock', 'late', 'spark-rocksdb', 'late', 'penstock']
     """
-    return [*engines, *(name for name in reversed(engines) if name in OWN and not quick)]
+    return [*engines, *(name for name in reversed(engines) if name in OWN)]
 
 
 class Jobs:

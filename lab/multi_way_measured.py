@@ -250,7 +250,12 @@ _MODES: tuple[Mode, ...] = ("early", "late")
 _THREE_1, _THREE_6 = _case("3-way", 0, 1), _case("3-way", 0, 6)
 _HEAVY_6 = _case("3-way", 3, 6)
 _FOUR_1, _FOUR_6, _FOUR_HEAVY_6 = _case("4-way", 0, 1), _case("4-way", 0, 6), _case("4-way", 3, 6)
-_REMARK = ""
+_MACHINE = (
+    "Results are fetched from the files that rows came from, without hops from store to store. Six partitions are six "
+    "tasks in turns on two cores, each with a fixed cost, so that more of them take longer and cannot shorten a run as "
+    "on eight workers. Other programs ran on the machine. Both modes of a repeat ran right after each other; runs on "
+    "other numbers of partitions did not."
+)
 
 EXPERIMENTS = (
     figure(
@@ -265,7 +270,8 @@ EXPERIMENTS = (
                 saved_against_fetched(_THREE_1, "less"),
             ),
         ),
-        _REMARK,
+        "Late is ahead by up to a tenth, which the intervals of most sizes do not tell from nothing. Each lineitem "
+        f"becomes a result: what late saves in the shuffles it reads again, to a hundredth. {_MACHINE}",
         "3-way",
     ),
     figure(
@@ -296,7 +302,9 @@ EXPERIMENTS = (
                 same_at_every_size(_HEAVY_6),
             ),
         ),
-        _REMARK,
+        "With 3 KB more late takes 0.34 of early's time at 60,000 lineitems on one partition and 0.56 on six, and "
+        "the gap grows with the rows, as the reconstruction does; on six partitions both are alike up to 5,000 "
+        f"lineitems, where what tasks cost by themselves decides. {_MACHINE}",
         "3-way",
         [0, 3],
         [1, 2, 6],
@@ -308,7 +316,8 @@ EXPERIMENTS = (
             *outcome("late better", "Late better.", _FOUR_1, "late"),
             Check("cause", "Savings outweigh reconstruction.", saved_against_fetched(_FOUR_1, "more")),
         ),
-        _REMARK,
+        "Late is behind by up to 8 % below 15,000 lineitems and ahead by up to 9 % beyond: no more than the "
+        f"intervals are wide. {_MACHINE}",
         "4-way",
     ),
     figure(
@@ -328,7 +337,10 @@ EXPERIMENTS = (
                 saved_against_fetched(_FOUR_HEAVY_6, "less"),
             ),
         ),
-        _REMARK,
+        "With 3 KB more late takes 0.39 of early's time at 60,000 lineitems on one partition and 0.77 on six: it "
+        "saves 401 MB of shuffles and reads 220 MB. Early is ahead on six partitions by up to 17 % without payload "
+        "from 10,000 lineitems on, and by up to 11 % with it below 30,000. That early wins at 3 KB on many tasks "
+        f"did not come out at size. {_MACHINE}",
         "4-way",
         [0, 3],
         [1, 2, 6],
@@ -348,7 +360,9 @@ EXPERIMENTS = (
                 same_at_every_size(_FOUR_1),
             ),
         ),
-        _REMARK,
+        "Five repeats on a machine with other programs say little of spread: in the wide runs of Fig 6.5 early's "
+        "interval is the wider one, too. Reconstruction grows with the rows, so that it is not what evens out run "
+        f"times. {_MACHINE}",
         "4-way",
     ),
 )
