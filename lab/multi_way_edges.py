@@ -79,7 +79,7 @@ def draw(found: Mapping[Mode, Bytes], path: Path) -> None:
     axes.set_xlim(right=1500)
     axes.set_xlabel("moved [MB]")
     axes.set_title("(li ⋈ o) ⋈ s, 60,000 lineitems of 3 KB", fontsize=11)
-    axes.legend(loc="lower right")
+    axes.legend(loc="center right")
     axes.grid(visible=True, axis="x", alpha=0.3)
     with matplotlib.rc_context({"svg.hashsalt": "penstock", "svg.fonttype": "none"}):
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)

@@ -68,7 +68,7 @@ def _panel(axes: Axes, experiment: Experiment, table: Table, measures: list[Meas
         label = series if len(measures) == 1 else f"{series}: {measure.title}"
         if isinstance(experiment.x, OverTime):
             shape = _dots if experiment.x.mark == "dots" else _path
-            shape(axes, table.curve(series, measure), label, _COLOURS[number % len(_COLOURS)])
+            shape(axes, table.curve(series, measure), label, number)
         else:
             _sweep(axes, table.curve(series, measure), label, number)
             axes.set_xscale(experiment.x.axis)
@@ -96,14 +96,16 @@ def _sweep(axes: Axes, curve: Curve, label: str, number: int) -> None:
     )
 
 
-def _path(axes: Axes, curve: Curve, label: str, colour: str) -> None:
-    axes.plot(curve.x, curve.mean, linewidth=1.5, label=label, color=colour)
+def _path(axes: Axes, curve: Curve, label: str, number: int) -> None:
+    colour, line = _COLOURS[number % len(_COLOURS)], _LINES[number // len(_COLOURS) % len(_LINES)]
+    axes.plot(curve.x, curve.mean, linewidth=1.5, label=label, color=colour, linestyle=line)
     if not np.isnan(curve.margin).all():
         low, high = np.maximum(curve.mean - curve.margin, 0), curve.mean + curve.margin
         axes.fill_between(curve.x, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
-def _dots(axes: Axes, curve: Curve, label: str, colour: str) -> None:
+def _dots(axes: Axes, curve: Curve, label: str, number: int) -> None:
+    colour = _COLOURS[number % len(_COLOURS)]
     axes.plot(curve.x, curve.mean, linestyle="", marker=".", markersize=2, label=label, color=colour)
 
 
