@@ -52,6 +52,7 @@ MAY_IMPORT = {
         "sql",
         "flow",
         "workloads",
+        "runtime",
         "local",
         "spark",
         "programs",

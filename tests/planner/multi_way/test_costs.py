@@ -300,7 +300,7 @@ class TestLinear:
         linear = Plan.parse("li s o c", EXTENDED.predicates)
         tree = predict_join(EXTENDED, load, ())
         line = predict_join(linear, load, (), orders=probe_orders(load, linear.predicates))
-        assert line.join_messages > 0
+        assert line.join_messages > tree.join_messages
         assert line.storage < tree.storage
 
 
