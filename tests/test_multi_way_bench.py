@@ -36,6 +36,21 @@ def test_the_cases_are_two_plans_by_payload_by_how_many_results(jobs: ModuleType
     ]
 
 
+def test_a_quick_run_has_the_cases_that_ratios_are_named_after(bench: ModuleType):
+    assert set(bench.QUICK_CASES) == {"3way-0", "3way-3k", "4way-0", "4way-3k", "wide"}
+    assert bench.QUICK_FLINK in bench.FLINKS
+
+
+def test_the_model_tells_what_early_and_late_move_where_every_line_becomes_a_result(jobs: ModuleType, files: Any):
+    case = jobs.Joined(jobs.CASES["3way-3k"], files)
+    rows = files.rows
+    # To its partner and once more as a partial result: 3 KB and the other columns, or 40 B of keys, time and place.
+    assert case.modelled("early") > 2 * 3072 * rows["li"]
+    assert case.modelled("late") == 40 * rows["li"] + 40 * rows["o"] + 32 * rows["s"] + 80 * rows["li"]
+    assert case.modelled("auto") is None
+    assert jobs.Joined(jobs.CASES["3way-3k-low"], files).modelled("late") is None
+
+
 def test_a_stream_is_divided_over_its_micro_batches_in_order(jobs: ModuleType, files: Any):
     paths = sorted(files.parquet("li").iterdir(), key=lambda path: path.stat().st_mtime)
     rows = [ds.dataset(path).to_table() for path in paths]
