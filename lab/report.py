@@ -35,8 +35,8 @@ _PAGE = """<!doctype html>
 </head>
 <body>
 <h1>penstock lab</h1>
-<p>Of {count} figures {words}. Each was simulated at a part of the thesis' size; counts, bytes and
-rates are shown at full size. The numbers of the thesis are those that its text gives.</p>
+<p>Of {count} figures {words}. Each was run at a part of the thesis' size; counts, bytes and rates of
+simulations are shown at full size. The numbers of the thesis are those that its text gives.</p>
 <table>
 <tr><th>Figure</th><th></th><th>Verdict</th><th>Checks</th></tr>
 {summary}
