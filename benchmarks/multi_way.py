@@ -31,7 +31,8 @@ bytes that Spark's shuffles wrote per input row.
 The JSON has rates and ratios by engine and case (``early@3way-3k``) and, by engine alone, their geometric mean. Of five
 micro-batches the first is not counted, and of the wide join the first two. Engines run over few rows first, then in
 the listed order; those of penstock then in the reverse one, and the better rate of two counts. ``--quick`` is five
-cases over fewer rows in three micro-batches, without DataFrames and Flink's operator for several inputs.
+cases over fewer rows in three micro-batches, without DataFrames and Flink's operator for several inputs; cases that
+begin after a minute and a half have one turn of each engine.
 ``python benchmarks/multi_way.py --cases 3way-0,wide --engines penstock,early`` runs only these.
 
 ``shuffle`` in the JSON: what shuffles wrote ÷ what the cost model says, of ``early`` and ``late`` where all epochs ran
@@ -46,6 +47,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -61,7 +63,9 @@ import window_join as base
 from multi_way_jobs import CASES, Job, Joined, Materialize, Scan, Wide
 from nexmark import shown_rate, summarise
 
-PATIENCE, QUICK_PATIENCE = 180, 20
+PATIENCE, QUICK_PATIENCE = 180, 15
+QUICK_SECONDS = 90
+"""Of a quick run after which every engine has one turn in each further case."""
 FLINK_START = 60
 """Seconds that Flink gets besides, to start and to join few rows."""
 WIDE = "wide"
@@ -86,7 +90,7 @@ class Size:
 
 
 FULL = Size(plain=0.1, payload=1 / 30, epochs=5, wide_rows=200_000, wide_batches=base.FURTHER_BATCHES)
-QUICK = Size(plain=0.02, payload=0.005, epochs=3, wide_rows=40_000, wide_batches=4)
+QUICK = Size(plain=0.015, payload=0.004, epochs=3, wide_rows=30_000, wide_batches=4)
 FEW = Size(plain=0.001, payload=0.001, epochs=2, wide_rows=2_000, wide_batches=3)
 """What runs first, untimed, and what rows of Flink are counted over."""
 
@@ -120,6 +124,7 @@ def main(
     flinks = [name for name in FLINKS if name in only or (not only and (name == QUICK_FLINK or not quick))]
     results: dict[str, Timed] = {}
     missing: dict[str, str] = {}
+    begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="multi-way-", ignore_cleanup_errors=True) as directory:
         made, few = Jobs(Path(directory) / "timed", size), Jobs(Path(directory) / "few", FEW)
         warm_up(engines, few.job(names[0]))
@@ -132,7 +137,8 @@ def main(
                 f"{job.rows_per_batch:,} rows per micro-batch",
                 flush=True,
             )
-            for engine in turns(list(engines)):
+            hurried = quick and time.monotonic() - begun > QUICK_SECONDS
+            for engine in engines if hurried else turns(list(engines)):
                 run(f"{engine}@{name}", partial(engines[engine], job, patience), results, missing)
             for engine in flinks if isinstance(job, Joined) else ():
                 run(f"{engine}@{name}", partial(flink, engine, job, few.job(name), patience), results, missing)
