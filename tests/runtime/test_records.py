@@ -8,11 +8,14 @@ from penstock.core.budget import Budget
 from penstock.core.meter import Tally
 from penstock.core.waits import Waits
 from penstock.runtime.records import ShardRecord, added_up
+from penstock.runtime.shard import Arrived
 
 
 def test_a_record_comes_back_from_a_checkpoint_as_it_was():
     record = ShardRecord(
         rows_by_port=[3, 4],
+        bytes_by_port=[30, 40],
+        payload_by_port=[0, 8],
         rows_out=2,
         seconds={"work": 0.25},
         peak=99,
@@ -27,7 +30,7 @@ def test_a_record_comes_back_from_a_checkpoint_as_it_was():
 
 
 def test_a_logic_that_counts_nothing_and_lets_nothing_wait_says_so():
-    record = ShardRecord.of(object(), Tally(), Budget(10), rows_by_port=[1], rows_out=0, seconds={})  # type: ignore[arg-type]
+    record = ShardRecord.of(object(), Tally(), Budget(10), Arrived([1], [8], [0], ((),)), rows_out=0, seconds={})  # type: ignore[arg-type]
     assert record.counts == {}
     assert record.waits is None
 

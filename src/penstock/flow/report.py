@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from penstock.core.budget import show_bytes
 from penstock.core.waits import Waits
@@ -14,6 +15,14 @@ KEPT = 1000
 
 _SHOWN = 10
 """Epochs that a notebook shows."""
+
+
+class PortReport(NamedTuple):
+    """What arrived at a port of an operator in one epoch: rows, their bytes, and those of columns it only passes on."""
+
+    rows: int = 0
+    bytes: int = 0
+    payload: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,8 @@ class OperatorReport:
     """What else it counts: a lookup its hits, misses, reads of the table, rows that wait."""
     waits: Waits | None = None
     """Rows of a lookup that have yet to be answered, and how old the oldest is: ``waits.rows``, ``waits.oldest``."""
+    ports: tuple[PortReport, ...] = ()
+    """What arrived at each of its inputs."""
 
     @property
     def seconds(self) -> float:

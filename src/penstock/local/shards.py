@@ -21,7 +21,7 @@ from penstock.flow.report import OperatorReport
 from penstock.kernels.route import by_shard
 from penstock.runtime.course import Course
 from penstock.runtime.records import ShardRecord
-from penstock.runtime.shard import PortBounds, run, settled
+from penstock.runtime.shard import Arrived, PortBounds, run, settled
 from penstock.storage.files import FilePages, find_folder, folder_for, make_folder
 from penstock.storage.memory import MemoryPages
 from penstock.storage.sharing import SharedPages
@@ -100,9 +100,9 @@ class LocalWorkers:
             tally = Tally()
             store = SharedPages(place.store, old.pages)
             logic = config.logic(types, store, place.budget, old, tally)
-            rows_by_port = [0] * len(node.inputs)
+            arrived = Arrived.at(config, types, len(node.inputs))
             given = [(port, rows[shard]) for port, rows in parts]
-            mine = list(run(logic, ports, given, rows_by_port, iter))
+            mine = list(run(logic, ports, given, arrived, iter))
             state = settled(config, logic, store, place.budget)
             place.let_go(names_of(old.pages) - names_of(state.pages), everything=config.keeps_between_epochs)
             states.append(state)
@@ -111,7 +111,7 @@ class LocalWorkers:
                     logic,
                     tally,
                     place.budget,
-                    rows_by_port=rows_by_port,
+                    arrived,
                     rows_out=sum(out.rows.num_rows for out in mine if out.outlet != "late"),
                     seconds={"work": clock.perf_counter() - begun},
                 )

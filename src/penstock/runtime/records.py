@@ -14,7 +14,8 @@ from penstock.core.meter import Tally
 from penstock.core.operator import Logic, State
 from penstock.core.waits import Waits
 from penstock.flow.graph import OperatorNode, StatementNode
-from penstock.flow.report import OperatorReport
+from penstock.flow.report import OperatorReport, PortReport
+from penstock.runtime.shard import Arrived
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +35,21 @@ class ShardRecord:
     deferred: int = 0
     lifted: tuple[int, int] = (0, 0)
     """Rows of an aggregation, and the partials that they became."""
+    bytes_by_port: Sequence[int] = ()
+    """Of the rows that arrived."""
+    payload_by_port: Sequence[int] = ()
+    """Of these, the bytes of columns that the operator only passes on."""
     bytes_in: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
 
     @classmethod
-    def of(cls, logic: Logic, tally: Tally, budget: Budget, **seen: Any) -> Self:
+    def of(cls, logic: Logic, tally: Tally, budget: Budget, arrived: Arrived, **seen: Any) -> Self:
         """What a logic that has run says of itself, beside what its host has `seen`; most count nothing."""
         return cls(
+            rows_by_port=arrived.rows,
+            bytes_by_port=arrived.nbytes,
+            payload_by_port=arrived.payload,
             peak=budget.peak,
             counts=logic.counts() if hasattr(logic, "counts") else {},
             waits=logic.waits() if hasattr(logic, "waits") else None,
@@ -92,7 +100,15 @@ def report_of(
         bytes_written=sum(record.bytes_written for record in records),
         counts=added_up(record.counts for record in records),
         waits=_all_waits(record.waits for record in records),
+        ports=_ports(node, records),
     )
+
+
+def _ports(node: OperatorNode, records: Sequence[ShardRecord]) -> tuple[PortReport, ...]:
+    """What arrived at each input, over all shards; partials of rows are left out."""
+    counted = ("rows_by_port", "bytes_by_port", "payload_by_port")
+    sums = [list(map(sum, zip(*(getattr(record, each) for record in records), strict=True))) for each in counted]
+    return tuple(PortReport(*each) for each in zip(*sums, strict=False))[: len(node.inputs)]
 
 
 def rows_by_input(node: OperatorNode, records: Iterable[ShardRecord]) -> tuple[int, ...]:

@@ -9,11 +9,13 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.core.absent import is_absent
 from penstock.core.budget import Budget
 from penstock.core.durations import TimeUnit
 from penstock.core.operator import Logic, Operator, Out, Quiet, State
 from penstock.core.pages import PageStore
 from penstock.core.progress import Policy
+from penstock.core.rows import PLACE, RowType
 from penstock.core.time import TIME_MIN, Time
 from penstock.storage.compaction import compact
 
@@ -34,32 +36,60 @@ class PortBounds:
         return self.after if self.policy is None else max(self.after, self.policy.bound_from_rows(max_time, self.unit))
 
 
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """What came to each port: rows, their bytes, and the bytes of columns in them that are only passed on."""
+
+    rows: list[int]
+    nbytes: list[int]
+    payload: list[int]
+    passed: tuple[tuple[str, ...], ...]
+    """The names of these columns."""
+
+    @classmethod
+    def at(cls, config: Operator, types: tuple[RowType, ...], ports: int) -> Arrived:
+        """Nothing yet; ports after those of `types` take partials of rows."""
+        passed: list[list[str]] = [[] for _ in range(ports)]
+        for port, column in config.carries(types).values():
+            if not column.startswith(PLACE):
+                passed[port].append(column)
+        return cls([0] * ports, [0] * ports, [0] * ports, tuple(map(tuple, passed)))
+
+    def count(self, port: int, batch: pa.RecordBatch) -> None:
+        """Some more rows. Columns without a value take no room (`core.absent`)."""
+        self.rows[port] += batch.num_rows
+        payload = list(map(batch.column, self.passed[port]))
+        absent = sum(column.nbytes for column in payload if is_absent(column))
+        self.nbytes[port] += batch.nbytes - absent
+        self.payload[port] += sum(column.nbytes for column in payload) - absent
+
+
 def run(
     logic: Logic,
     ports: Sequence[PortBounds],
     arrivals: Iterable[tuple[int, pa.RecordBatch]],
-    rows_by_port: list[int],
+    arrived: Arrived,
     hand_over: Callable[[Iterator[Out]], Iterator[T]],
     rest: Callable[[], None] = lambda: None,
 ) -> Iterator[T]:
     """Run an epoch: what the logic gives, as `hand_over` makes of it.
 
     Bounds are the host's to remember: a logic that takes up its state learns first how far it had got. Then come the
-    rows, then the bounds after them. Rows are counted in `rows_by_port`; after each piece of them comes a `rest`.
+    rows, then the bounds after them. Rows are counted in `arrived`; after each piece of them comes a `rest`.
     """
-    tops = [TIME_MIN] * len(rows_by_port)
+    tops = [TIME_MIN] * len(arrived.rows)
     for port, bounds in enumerate(ports):
         yield from hand_over(logic.advance(port, bounds.before))
     for port, rows in arrivals:
         if rows.num_rows:
             tops[port] = max(tops[port], pc.max(rows.column(1)).as_py())
-        rows_by_port[port] += rows.num_rows
+        arrived.count(port, rows)
         yield from hand_over(logic.rows(port, rows))
         del rows
         rest()
     for port, bounds in enumerate(ports):
         yield from hand_over(logic.advance(port, bounds.given(tops[port])))
-    yield from hand_over(logic.idle(Quiet(sum(rows_by_port))))
+    yield from hand_over(logic.idle(Quiet(sum(arrived.rows))))
 
 
 def settled(config: Operator, logic: Logic, store: PageStore, budget: Budget) -> State:

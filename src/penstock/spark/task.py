@@ -28,7 +28,7 @@ from penstock.core.pages import clip_page
 from penstock.core.rows import RowType, hashes_of
 from penstock.kernels.route import hash_range, shard_of
 from penstock.runtime.records import ShardRecord
-from penstock.runtime.shard import PortBounds, run, settled
+from penstock.runtime.shard import Arrived, PortBounds, run, settled
 from penstock.spark.allocator import TrimmedBudget, give_back, return_what_is_freed
 from penstock.spark.arrivals import Arrivals, Inlet, Pieces, given
 from penstock.spark.collector import pass_over_modules
@@ -115,8 +115,9 @@ class ShardTask:
         order = config.arrivals(sum(page.nbytes for page in state.pages), self.share)
         # Methods that like their rows spooled make many small blocks, which leave holes: nothing is kept of those.
         kept = 0 if order == "spooled" else self.share // 8
-        work = Work(budget, len(self.inside), piece, kept=kept, tells_late=config.finds_late)
-        yield from run(logic, self.ports, feed(order, budget, work), work.rows_by_port, work.out, work.trim)
+        arrived = Arrived.at(config, self.types, len(self.inside))
+        work = Work(budget, arrived, piece, kept=kept, tells_late=config.finds_late)
+        yield from run(logic, self.ports, feed(order, budget, work), arrived, work.out, work.trim)
         begun = clock.perf_counter()
         give_back()
         state = settled(config, logic, store, budget)
@@ -127,7 +128,7 @@ class ShardTask:
             logic,
             tally,
             budget,
-            rows_by_port=work.rows_by_port,
+            arrived,
             rows_out=work.rows_out,
             seconds={name: round(spent, 4) for name, spent in work.seconds.items()},
             bytes_in=work.bytes_in,

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.core.budget import Budget
 from penstock.core.operator import Out
+from penstock.runtime.shard import Arrived
 from penstock.spark.allocator import give_back
 
 TURNED_AWAY = "__turned_away"
@@ -25,14 +26,14 @@ _GATHERED = 32
 class Work:
     """Counts rows and where a task's time goes: waiting for input, working, handing over output, settling."""
 
-    def __init__(self, budget: Budget, ports: int, piece: int, kept: int, tells_late: bool = False) -> None:
+    def __init__(self, budget: Budget, arrived: Arrived, piece: int, kept: int, tells_late: bool = False) -> None:
         self.piece = piece
         """Bytes of arrivals that are processed at a time."""
         self._tells_late = tells_late
         self._budget = budget
         self._kept = kept
         self.bytes_in = 0
-        self.rows_by_port = [0] * ports
+        self.arrived = arrived
         self.rows_out = 0
         self.spooled = 0
         """Bytes of arrivals that waited on disk."""

@@ -181,6 +181,23 @@ def search(
     return JoinChoice(best.plan, best.cost, best.price, considered)
 
 
+def cheapest_tree(predicates: Sequence[Predicate], load: JoinLoad, carried: Collection[str], price: Price) -> Plan:
+    """The tree that sends least between its stores where it is settled whose payload travels.
+
+    What it takes to fetch the payload of others is the same for every tree.
+
+    >>> from penstock.operators.multi_way.plan import predicates_of
+    >>> from penstock.planner.multi_way.costs import Relation
+    >>> on = predicates_of(["li.orderkey = o.orderkey", "li.suppkey = s.suppkey"])
+    >>> rows = {"li": Relation(1000, 12, 115), "o": Relation(250, 8, 105), "s": Relation(10, 4, 137)}
+    >>> load = JoinLoad(rows, {frozenset(("li", "o")): 1 / 250, frozenset(("li", "s")): 1 / 20})
+    >>> str(cheapest_tree(on, load, {"o"}, Price()))
+    '(li s) o'
+    """
+    tree = _cheapest_tree(tuple(load.relations), predicates, load, frozenset(carried), price, 0.0)
+    return Plan(tree, tuple(predicates))
+
+
 def _candidates(rels: Sequence[str], among: Collection[Materialize]) -> Iterator[Rels]:
     """Sets of carried relations: early first and late next, which win ties."""
     if unknown := {*among} - {"early", "late", "hybrid"}:

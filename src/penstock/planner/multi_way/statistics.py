@@ -7,14 +7,20 @@ those of several shards, or of several epochs, are one count; they are saved as 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass, field, fields
+from typing import Any, Self, TypeVar
 
 from penstock.operators.multi_way import Linear, Plan, Tree
+from penstock.planner.multi_way.assumptions import Keys, assumed_load
 from penstock.planner.multi_way.costs import JoinLoad, Relation, Rels
 
 Counts = Mapping[str, int]
 """By relation."""
+
+_BY_STORE = ("nodes", "sent", "sent_bytes")
+"""What is counted by sets of relations."""
+
+T = TypeVar("T", str, Rels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,10 @@ class Statistics:
     """Bytes."""
     nodes: Mapping[Rels, int] = field(default_factory=dict)
     """By the relations below a node, how many rows it had."""
+    sent: Mapping[Rels, int] = field(default_factory=dict)
+    """By the relations below a store, how many rows it has sent to its sibling,"""
+    sent_bytes: Mapping[Rels, int] = field(default_factory=dict)
+    """and how many bytes these had."""
 
     def arrived(self, rel: str, rows: int, keys: int, payload: int) -> Self:
         """With more input rows, whose keys and payload have so many bytes in all."""
@@ -43,16 +53,15 @@ class Statistics:
         """With more rows of the join of some relations."""
         return self.merged([type(self)(nodes={frozenset(rels): rows})])
 
+    def probed(self, rels: Iterable[str], rows: int, size: int) -> Self:
+        """With more rows, of so many bytes, that the store of some relations has sent to its sibling."""
+        store = frozenset(rels)
+        return self.merged([type(self)(sent={store: rows}, sent_bytes={store: size})])
+
     def merged(self, others: Iterable[Statistics]) -> Self:
         """With what others have seen."""
-        rows, keys, payload, nodes = dict(self.rows), dict(self.keys), dict(self.payload), dict(self.nodes)
-        for other in others:
-            for mine, theirs in ((rows, other.rows), (keys, other.keys), (payload, other.payload)):
-                for rel, count in theirs.items():
-                    mine[rel] = mine.get(rel, 0) + count
-            for rels, count in other.nodes.items():
-                nodes[rels] = nodes.get(rels, 0) + count
-        return type(self)(rows, keys, payload, nodes)
+        every = [self, *others]
+        return type(self)(**{each.name: _added(getattr(seen, each.name) for seen in every) for each in fields(self)})
 
     def mean_payload(self, rel: str) -> float:
         """Bytes of a relation's payload so far, 0 before its first row."""
@@ -64,17 +73,14 @@ class Statistics:
         joined = self.nodes.get(frozenset((left, right)))
         return joined / product if product and joined is not None else None
 
-    def load(self, plan: Plan) -> JoinLoad:
+    def load(self, plan: Plan, keys: Keys | None = None) -> JoinLoad:
         """The load of a plan, estimated.
 
         A node's selectivity is its rows over the product of its sides' rows, shared evenly by the pairs of relations
-        that its predicates connect. A pair of which nothing was counted is taken to join each row of the larger
-        relation once, as a foreign key does.
+        that its predicates connect. Of a pair of which nothing was counted, `keys` tell what to assume.
         """
         relations = {rel: self._relation(rel) for rel in plan.rels}
-        selectivities = {
-            pair: 1 / max(1.0, *(relations[rel].rows for rel in pair)) for pair in {p.rels for p in plan.predicates}
-        }
+        selectivities = dict(assumed_load(plan.predicates, relations, keys or {}).selectivities)
         counted: dict[Rels, float] = {}
         for node in plan.nodes:
             if (rows := self._rows(node)) is None or not node.children:
@@ -94,8 +100,10 @@ class Statistics:
 
     def as_dict(self) -> dict[str, Any]:
         """What JSON can write."""
-        nodes = {" ".join(sorted(rels)): count for rels, count in self.nodes.items()}
-        return {"rows": dict(self.rows), "keys": dict(self.keys), "payload": dict(self.payload), "nodes": nodes}
+        relations = {name: dict(getattr(self, name)) for name in ("rows", "keys", "payload")}
+        return relations | {
+            name: {" ".join(sorted(rels)): count for rels, count in getattr(self, name).items()} for name in _BY_STORE
+        }
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Self:
@@ -105,8 +113,10 @@ class Statistics:
         >>> Statistics.from_dict(seen.as_dict()) == seen
         True
         """
-        nodes = {frozenset(names.split()): count for names, count in saved["nodes"].items()}
-        return cls(dict(saved["rows"]), dict(saved["keys"]), dict(saved["payload"]), nodes)
+        stores = {
+            name: {frozenset(names.split()): count for names, count in saved[name].items()} for name in _BY_STORE
+        }
+        return cls(dict(saved["rows"]), dict(saved["keys"]), dict(saved["payload"]), **stores)
 
     def _relation(self, rel: str) -> Relation:
         rows = self.rows.get(rel, 0)
@@ -114,3 +124,11 @@ class Statistics:
 
     def _rows(self, node: Tree) -> int | None:
         return self.nodes.get(node.rels) if node.children else self.rows.get(next(iter(node.rels)), 0)
+
+
+def _added(counts: Iterable[Mapping[T, int]]) -> dict[T, int]:
+    total: dict[T, int] = {}
+    for each in counts:
+        for name, count in each.items():
+            total[name] = total.get(name, 0) + count
+    return total
