@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -53,6 +53,13 @@ class Files:
 
 Values = tuple[tuple[str, str | None], ...]
 """Columns and the value that each has in all rows of a file, as text."""
+
+
+class Sizes(NamedTuple):
+    """About how many rows a source has now, and how many bytes each of its columns takes in one of them."""
+
+    rows: float
+    widths: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)

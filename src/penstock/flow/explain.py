@@ -27,6 +27,9 @@ from penstock.planner.families import Steering, explain_method
 Pilots = Mapping[str, Steering]
 """Who chooses for the operators whose method was left open, by their names."""
 
+Joins = Mapping[str, Sequence[str]]
+"""What there is to say of joins of several streams, by the names of the operators that their results leave."""
+
 
 def explain(
     sinks: Sequence[Sink],
@@ -36,8 +39,12 @@ def explain(
     slots: int,
     host: str,
     homes: Sequence[str] = (),
+    joins: Joins | None = None,
 ) -> Explanation:
-    """The plan of a flow as text, sinks first, each indented under what it feeds; `homes` say where payload is."""
+    """The plan of a flow as text, sinks first, each indented under what it feeds; `homes` say where payload is.
+
+    `joins` is what there is to say of joins of several streams.
+    """
     share = memory // slots
     lines = [f"{host}: {show_bytes(memory)} for all operators, {slots} tasks at a time, {show_bytes(share)} each"]
     ran = [epoch for epoch in report.epochs if epoch.place]
@@ -50,22 +57,23 @@ def explain(
             lines.append(f"{sink}: {sink.delivery}, late rows of {names}")
         else:
             lines.append(f"{sink}: {sink.delivery}")
-            lines += _tree(sink.node, report, pilots, indent=1)
+            lines += _tree(sink.node, report, pilots, joins or {}, indent=1)
     lines += describe_sources(*(sink.node for sink in sinks))
     lines += homes
     return Explanation("\n".join(lines))
 
 
-def _tree(node: Node, report: Report, pilots: Pilots, indent: int) -> list[str]:
-    lines = ["  " * indent + line for line in _describe(node, report, pilots)]
+def _tree(node: Node, report: Report, pilots: Pilots, joins: Joins, indent: int) -> list[str]:
+    lines = ["  " * indent + line for line in _describe(node, report, pilots, joins)]
     for part in () if isinstance(node, StatementNode) else node.inputs:
-        lines += _tree(part, report, pilots, indent + 1)
+        lines += _tree(part, report, pilots, joins, indent + 1)
     return lines
 
 
-def _describe(node: Node, report: Report, pilots: Pilots) -> list[str]:
+def _describe(node: Node, report: Report, pilots: Pilots, joins: Joins) -> list[str]:
     if isinstance(node, OperatorNode):
-        return _describe_operator(node, report, pilots.get(node.name))
+        told = [f"  {line}" for line in joins.get(node.name, ())]
+        return [*_describe_operator(node, report, pilots.get(node.name)), *told]
     if isinstance(node, SourceNode):
         return [_describe_source(node, report)]
     if isinstance(node, StatementNode):

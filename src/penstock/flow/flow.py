@@ -13,7 +13,7 @@ from penstock.core.budget import parse_bytes, show_bytes
 from penstock.core.checks import is_number
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, FlowError, PenstockError
-from penstock.core.files import Changes, Format, Payload
+from penstock.core.files import Changes, Format, Payload, Sizes
 from penstock.core.master import Freshness, TableSource
 from penstock.core.progress import NoPromise, Policy, Punctuated
 from penstock.core.rows import PLACE, RESERVED
@@ -22,8 +22,9 @@ from penstock.core.within import Within
 from penstock.flow.display import Explanation, Status, preformatted
 from penstock.flow.graph import Node, OperatorNode, Pairs, SourceNode, check_unique, sources_of
 from penstock.flow.groups import guarded
-from penstock.flow.materialize import Materialize, asked_homes
-from penstock.flow.multi_way import MultiWay
+from penstock.flow.materialize import asked_by_stream, asked_homes
+from penstock.flow.multi_way import KeyLike, MultiWay
+from penstock.flow.plans import Materialize
 from penstock.flow.report import Report
 from penstock.flow.sinks import ParquetSink, Sink
 from penstock.flow.sql import build
@@ -383,6 +384,7 @@ class Flow(abc.ABC):
         time: str = "latest",
         method: MultiJoinMethodLike = "auto",
         materialize: Materialize | Mapping[str, Materialize] = "auto",
+        key: Mapping[str, KeyLike] | None = None,
         name: str | None = None,
         **streams: Stream,
     ) -> Stream:
@@ -391,12 +393,15 @@ class Flow(abc.ABC):
         `on`: equalities of two columns, ``"li.orderkey = o.orderkey"``, that connect all streams; any other condition
         is asked of the results. `within`: how near in time every two rows of a result are, the one of the stream named
         first being the left one; all rows there ever were if left out. `plan`: which streams are joined first, as in
-        ``"(li o) s"``; without parentheses, ``"li o s"``, all of them in one operator, for streams with one key.
+        ``"(li o) s"``; without parentheses, ``"li o s"``, all of them in one operator, for streams with one key; chosen
+        by what partial results are predicted to cost if left out, and kept as long as the checkpoint is.
         `time`: which of its rows' times a result has for the next operator: the latest, the earliest, or that of one
         stream, by its name. `method`: how one operator joins them all, ``"msj"`` if left out. `materialize`: when rows
         get the columns that the join only passes on: ``"early"`` they bring them, ``"late"`` results fetch them from
         the files that the rows came from; or one of these by stream, ``{"li": "late"}``. It is the `payload` of the
-        streams' sources, in other words, and chosen by cost if left out.
+        streams' sources, in other words, and chosen by cost if left out. `key`: the columns that tell the rows of a
+        stream apart, ``{"li": ["orderkey", "linenumber"]}``. Plans are chosen by them; results do not depend on them:
+        of two rows with one key both are joined.
 
         A column keeps its name if no other stream has one like it, or all that have it are joined by it; else it is led
         by the name of its stream, as in ``o_comment``.
@@ -413,10 +418,14 @@ class Flow(abc.ABC):
         """
         if len(streams) < 2:
             raise ConfigError("A join takes two streams or more. Write flow.join(a=…, b=…, on=['a.k = b.k']).")
+        if isinstance(key, Stream):
+            raise ConfigError("key= says what tells rows apart, so no stream can be called that. Choose another name.")
         self._check_streams(streams)
-        joined = MultiWay(streams, on, within).build(plan, time, name, method)
-        self._homes |= asked_homes(streams, materialize, self._homes)
-        return joined
+        homes = asked_homes(streams, materialize, self._homes)
+        joined = MultiWay(streams, on, within, key, asked_by_stream(streams, materialize), self._homes | homes)
+        results = joined.build(plan, time, name, method)
+        self._homes |= homes
+        return results
 
     def _check_streams(self, streams: Mapping[str, Any]) -> None:
         for name, stream in streams.items():
@@ -449,6 +458,20 @@ class Flow(abc.ABC):
         self, kind: Format, path: Any, schema: pa.Schema | None, max_files: int | None, max_bytes: int | None
     ) -> Any:
         """Files as the data of a source."""
+
+    @abc.abstractmethod
+    def _sizes_of(self, source: SourceNode) -> Sizes | None:
+        """How large a source is now, if that can be told without reading it."""
+
+    @property
+    def _leaves_payload(self) -> bool:
+        """Whether rows of files may leave payload there where nobody asks for it."""
+        return True
+
+    @property
+    def _plans_on_record(self) -> Mapping[str, str] | None:
+        """By which plans the joins of this flow run since its first start; None if it has yet to start."""
+        return None
 
     @abc.abstractmethod
     def _delta(self, path: Any, schema: pa.Schema | None, max_commits: int | None, changes: Changes) -> Any:

@@ -15,6 +15,7 @@ from penstock.core.files import Path, Payload
 from penstock.core.operator import Operator, Timing
 from penstock.core.progress import Policy
 from penstock.core.rows import RowType, first_twice
+from penstock.flow.plans import Part
 from penstock.operators.aggregate.config import EMITTED
 
 
@@ -160,6 +161,8 @@ class OperatorNode(Node):
     """A condition on its results, if they are pairs."""
     memory: int | None = None
     """What of the flow's memory it may take; all that there is if not given."""
+    part: Part | None = None
+    """What it is of a join of several streams."""
 
     def __post_init__(self) -> None:
         """Refuse updates of windows as input, unless each row is answered by itself."""

@@ -29,7 +29,7 @@ def common_key(left: pa.Field, right: pa.Field) -> pa.DataType:
     DataType(int64)
     """
     for field in (left, right):
-        _check_comparable(field)
+        check_comparable(field)
     ours, theirs = values_of(left.type), values_of(right.type)
     if ours == theirs or pa.types.is_null(ours):
         return right.type if _can_become(left.type, right.type) else theirs
@@ -163,7 +163,8 @@ def _can_become(kind: pa.DataType, other: pa.DataType) -> bool:
     return other.index_type.bit_width >= 32 and (pa.types.is_null(kind) or any(test(kind) for test in texts))
 
 
-def _check_comparable(field: pa.Field) -> None:
+def check_comparable(field: pa.Field) -> None:
+    """Raise unless values of a column can be compared."""
     kind = field.type
     instead = _instead(kind)
     if instead is not None:
@@ -177,9 +178,9 @@ def _check_comparable(field: pa.Field) -> None:
             f"Join on one of its parts, for example element_at({field.name}, …), selected as a column."
         )
     if pa.types.is_dictionary(kind):
-        _check_comparable(field.with_type(kind.value_type))
+        check_comparable(field.with_type(kind.value_type))
     for place in range(kind.num_fields if pa.types.is_nested(kind) else 0):
-        _check_comparable(field.with_type(kind.field(place).type))
+        check_comparable(field.with_type(kind.field(place).type))
 
 
 def _instead(kind: pa.DataType) -> pa.DataType | None:

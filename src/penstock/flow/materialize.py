@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, get_args
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, get_args
 
 from penstock.core.errors import ConfigError
 from penstock.core.files import Payload
 from penstock.flow.graph import SourceNode, sources_of
+from penstock.flow.plans import Materialize
 
 if TYPE_CHECKING:
     from penstock.flow.stream import Stream
 
-Materialize = Literal["auto", "early", "late"]
-"""Rows bring their payload; results fetch it; or whichever costs less."""
-
 _HOMES: dict[Materialize, Payload] = {"early": "row", "late": "source"}
+
+
+def asked_by_stream(
+    streams: Iterable[str], materialize: Materialize | Mapping[str, Materialize]
+) -> Mapping[str, Materialize]:
+    """What is asked of each stream that something is asked of."""
+    return materialize if isinstance(materialize, Mapping) else dict.fromkeys(streams, materialize)
 
 
 def asked_homes(
@@ -24,7 +29,7 @@ def asked_homes(
     known: Mapping[SourceNode, Payload],
 ) -> dict[SourceNode, Payload]:
     """Where payload of the sources of some streams is to be; `known` is what other joins have asked for."""
-    given = materialize if isinstance(materialize, Mapping) else dict.fromkeys(streams, materialize)
+    given = asked_by_stream(streams, materialize)
     homes: dict[SourceNode, Payload] = {}
     for alias, when in given.items():
         if alias not in streams:

@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from penstock.core.errors import ConfigError, PlanError
+from penstock.core.files import Payload
 from penstock.core.rows import RowType, first_twice
 from penstock.core.within import Always, Band, Tumbling, Within
-from penstock.flow.graph import OperatorNode, SelectNode, time_type
-from penstock.flow.keys import check_clocks, common_key
+from penstock.flow.graph import Node, OperatorNode, SelectNode, SourceNode, WhereNode, time_type
+from penstock.flow.keys import check_clocks, check_comparable, common_key
+from penstock.flow.plans import Materialize, Part, PlannedJoin
 from penstock.operators.multi_way import MultiJoin, MultiJoinMethodLike, read_method
 from penstock.operators.multi_way.plan import (
     Leaf,
@@ -32,6 +34,9 @@ from penstock.operators.multi_way.plan import (
     predicates_of,
 )
 from penstock.operators.window_join import JoinTime, Near
+from penstock.planner.multi_way import Planned, first_plan
+from penstock.planner.multi_way import Relation as Size
+from penstock.planner.payload import HomePilot
 from penstock.sql.names import quoted
 
 if TYPE_CHECKING:
@@ -39,6 +44,18 @@ if TYPE_CHECKING:
 
 End = tuple[str, str]
 """A column of a relation: (alias, column)."""
+
+KeyLike = str | Sequence[str]
+"""The columns that tell rows of a stream apart: one, or several."""
+
+_OWN = 16
+"""Bytes that every row takes on its way to a join, beside its columns: the hash of its key, and its time."""
+
+_TEXT = 16
+"""Bytes of a text, where nothing is known of it."""
+
+_PLAIN = 8
+"""Bytes of a column that was computed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,23 +109,39 @@ class Side(NamedTuple):
 class MultiWay:
     """One join of several streams while it is built."""
 
-    def __init__(self, streams: Mapping[str, Stream], on: str | Sequence[str], within: Within | None) -> None:
+    def __init__(
+        self,
+        streams: Mapping[str, Stream],
+        on: str | Sequence[str],
+        within: Within | None,
+        key: Mapping[str, KeyLike] | None = None,
+        asked: Mapping[str, Materialize] | None = None,
+        homes: Mapping[SourceNode, Payload] | None = None,
+    ) -> None:
         self._relations = {
             alias: Relation(alias, place, stream) for place, (alias, stream) in enumerate(streams.items())
         }
+        self._flow = next(iter(streams.values()))._flow
+        self._asked = asked or {}
+        self._homes = homes or {}
         self._within = Always() if within is None else within
         self._sql = _conditions()
         self._predicates, self._conditions = self._read([on] if isinstance(on, str) else on)
         self._check()
+        self._keys = self._read_keys(key)
 
     def build(self, plan: str, time: str, name: str | None, method: MultiJoinMethodLike = "auto") -> Stream:
         """The results."""
         self._check_time(time)
-        chosen, by = self._plan(plan, method), read_method(method)
+        called, by = self._flow._operator_name(name, "join"), read_method(method)
+        chosen, why = self._plan(plan, method, called)
+        join = PlannedJoin(
+            called, chosen, why, self._keys, self._sizes, self._widths(), self._asked, self._flow._leaves_payload
+        )
         if _is_linear(chosen, by):
-            results = self._shown(self._linear(chosen, time, by, name))
+            results = self._shown(self._linear(join, time, by, name))
         elif by == "auto":
-            results = self._shown(self._built(chosen, time, name).rows)
+            results = self._shown(self._built(join, time, name).rows)
         else:
             raise ConfigError(
                 f"method={method!r} is for one operator that joins all streams, but plan={plan!r} is a tree of joins. "
@@ -190,8 +223,75 @@ class MultiWay:
                 f"Write pk.band(before='10 min', after='10 min'), or leave it out to join all rows there ever were."
             )
 
-    def _plan(self, text: str, method: MultiJoinMethodLike) -> Plan:
+    def _read_keys(self, key: Mapping[str, KeyLike] | None) -> dict[str, tuple[str, ...]]:
+        """The columns that tell the rows of streams apart; they exist, each is named once, and they can be compared."""
+        if key is None:
+            return {}
+        if not isinstance(key, Mapping):
+            raise ConfigError(
+                f"key={key!r} does not say of which stream. Write key={{{next(iter(self._relations))!r}: ['id']}}, "
+                f"with the columns that tell rows of a stream apart."
+            )
+        keys = {}
+        for alias, given in key.items():
+            if alias not in self._relations:
+                raise ConfigError(
+                    f"key={{{alias!r}: …}} names no stream of this join. Its streams are: {', '.join(self._relations)}."
+                )
+            columns = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else (given,)
+            if not columns:
+                raise ConfigError(
+                    f"key={{{alias!r}: []}} names no column, so it tells no two rows apart. Name the columns that do, "
+                    f"or leave {alias} out of key=: its rows are told apart by their places in the stream."
+                )
+            known = self._relations[alias].stream.columns
+            for column in columns:
+                if not isinstance(column, str):
+                    raise ConfigError.not_a_column(f"key={{{alias!r}: …}}", column)
+                if column not in known.names:
+                    raise ConfigError.unknown_column(f"key={{{alias!r}: …}}", column, known.names)
+                check_comparable(known.field(column))
+            twice = first_twice(columns)
+            if twice is not None:
+                raise ConfigError(f"key={{{alias!r}: {list(columns)!r}}} names {twice!r} twice. Write it once.")
+            keys[alias] = columns
+        return keys
+
+    @cached_property
+    def _sizes(self) -> dict[str, Size | None]:
+        """About how many rows each stream has now, and how wide they are; None of those of which it cannot be told."""
+        return {alias: self._size(relation) for alias, relation in self._relations.items()}
+
+    def _size(self, relation: Relation) -> Size | None:
+        source = _only_source(relation.stream._node)
+        sizes = None if source is None else self._flow._sizes_of(source)
+        if sizes is None:
+            return None
+        ends = {column for each in self._predicates for rel, column in _ends(each) if rel == relation.alias}
+        looked_at = ends | {relation.time}
+        widths = {column: sizes.widths.get(column, _PLAIN) for column in relation.columns}
+        keys = sum(widths[column] for column in looked_at)
+        return Size(sizes.rows, _OWN + keys, sum(widths.values()) - keys)
+
+    def _widths(self) -> dict[End, float]:
+        """About how many bytes the columns have that streams are joined by."""
+        ends = [end for each in self._predicates for end in _ends(each)]
+        types = {(alias, name): self._relations[alias].stream.columns.field(name).type for alias, name in ends}
+        return {end: kind.bit_width / 8 if pa.types.is_primitive(kind) else _TEXT for end, kind in types.items()}
+
+    def _travels(self, relation: Relation, size: Size | None) -> bool:
+        """Whether rows of a stream are expected to bring their payload."""
+        asked, source = self._asked.get(relation.alias, "auto"), _only_source(relation.stream._node)
+        if asked != "auto" or source is None or size is None or not source.files:
+            return asked != "late"
+        home = self._homes.get(source, source.payload)
+        if home == "auto":
+            return not self._flow._leaves_payload or not HomePilot("auto", size.payload).late
+        return home == "row"
+
+    def _plan(self, text: str, method: MultiJoinMethodLike, name: str) -> Planned:
         aliases = list(self._relations)
+        written = text != "auto"
         if text == "auto" and method != "auto" and not self._has_one_key():
             raise ConfigError(
                 f"method={method!r} joins all streams in one operator, by keys that each of them has, and by on= not "
@@ -199,13 +299,22 @@ class MultiWay:
             )
         if text == "auto" and (method != "auto" or (len(aliases) > 2 and self._has_one_key())):
             text = " ".join(aliases)
-        if text == "auto":
-            return Plan(left_deep(aliases, self._predicates), self._predicates)
-        return Plan.parse(text, self._predicates, aliases)
+        if text != "auto":
+            why = "as plan= says" if written else "one operator sends no partial results, and all streams have its key"
+            return Planned(Plan.parse(text, self._predicates, aliases), why)
+        before = self._flow._plans_on_record
+        if before is None:
+            travel = [alias for alias, size in self._sizes.items() if self._travels(self._relations[alias], size)]
+            return first_plan(self._predicates, self._sizes, self._keys, travel)
+        try:
+            return Planned(Plan.parse(before[name], self._predicates, aliases), "chosen at the first start")
+        except (KeyError, PlanError):
+            # Of a checkpoint from before plans were chosen, or of another join: then starting it tells what differs.
+            return Planned(Plan(left_deep(aliases, self._predicates), self._predicates), "in the order of the streams")
 
-    def _built(self, plan: Plan, time: str, name: str | None) -> Side:
+    def _built(self, join: PlannedJoin, time: str, name: str | None) -> Side:
         """The whole tree, from the leaves up."""
-        built: dict[Tree, Side] = {}
+        plan, built = join.plan, dict[Tree, Side]()
         for node in plan.nodes:
             if isinstance(node, Leaf):
                 relation = self._relations[node.rel]
@@ -213,7 +322,8 @@ class MultiWay:
                 continue
             left, right = (built[child] for child in node.children)
             called = None if name is None else name if node == plan.root else f"{name}-{_spelled(node)}"
-            built[node] = self._join(left, right, plan.at(node), time, called)
+            part = Part(join, node, node.children)
+            built[node] = self._join(left, right, plan.at(node), time, called, part)
         return built[plan.root]
 
     def _filtered(self, relation: Relation) -> Relation:
@@ -224,10 +334,10 @@ class MultiWay:
                 stream = stream.where(self._sql.over(condition, self._relations, lambda _, column: column))
         return replace(relation, stream=stream)
 
-    def _linear(self, plan: Plan, time: str, method: MultiJoinMethodLike, name: str | None) -> Stream:
+    def _linear(self, join: PlannedJoin, time: str, method: MultiJoinMethodLike, name: str | None) -> Stream:
         """All streams in one operator."""
         relations = [self._filtered(relation) for relation in self._relations.values()]
-        on = self._one_key(plan)
+        on = self._one_key(join.plan)
         types = _row_types(relations, on)
         config = MultiJoin(
             on=on,
@@ -249,6 +359,7 @@ class MultiWay:
             config=config,
             types=types,
             timing=config.timing,
+            part=Part(join, join.plan.root, tuple(map(Leaf, self._relations))),
         )
         return stream._made(node)
 
@@ -277,7 +388,9 @@ class MultiWay:
                 keys[alias] += [*ours, *ours[:1] * (most - len(ours))]
         return tuple(map(tuple, keys.values()))
 
-    def _join(self, left: Side, right: Side, predicates: Sequence[Predicate], time: str, name: str | None) -> Side:
+    def _join(
+        self, left: Side, right: Side, predicates: Sequence[Predicate], time: str, name: str | None, part: Part
+    ) -> Side:
         relations = left.relations + right.relations
         aliases = {relation.alias for relation in left.relations}
         ends = [(each.left_rel, each.right_rel)[:: 1 if each.left_rel in aliases else -1] for each in predicates]
@@ -302,6 +415,7 @@ class MultiWay:
             keys="apart",
             near=near,
             clock=tuple(relation.inside(relation.time) for relation in members),
+            part=part,
         )
         return Side(rows, relations)
 
@@ -398,6 +512,15 @@ def _is_linear(plan: Plan, method: MultiJoinMethodLike) -> bool:
     """Whether a plan is one operator; two streams are joined by one tree only, which is linear if a method asks so."""
     flat = all(isinstance(child, Leaf) for child in plan.root.children)
     return isinstance(plan.root, Linear) or (flat and method != "auto")
+
+
+def _only_source(node: Node) -> SourceNode | None:
+    """The source whose rows a stream has, if it is one alone and no operator came between."""
+    while isinstance(node, SelectNode | WhereNode):
+        if isinstance(node, SelectNode) and node.expands:
+            return None
+        node = node.input
+    return node if isinstance(node, SourceNode) else None
 
 
 def _row_types(relations: Sequence[Relation], on: Sequence[Sequence[str]]) -> tuple[RowType, ...]:

@@ -37,6 +37,7 @@ from penstock.flow.graph import (
 )
 from penstock.flow.groups import check_progress, statements_for
 from penstock.flow.keys import check_clocks, common_key, table_key
+from penstock.flow.plans import Part
 from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
 from penstock.kernels.hashing import can_hash
 from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, WindowAggregate, method_by_groups
@@ -403,6 +404,7 @@ class Stream(Outlets):
         keys: JoinKeys = "merged",
         near: tuple[Near, ...] = (),
         clock: tuple[str, ...] = (),
+        part: Part | None = None,
     ) -> Stream:
         """`join`, with keys of the same name in one column or in two, and more times that must be near each other.
 
@@ -428,6 +430,7 @@ class Stream(Outlets):
             types=types,
             timing=config.timing,
             pairs=None if where is None else Pairs(where, config.sides(types)),
+            part=part,
         )
         if node.pairs is not None:
             self._flow._check_pairs(node, node.pairs)

@@ -13,7 +13,7 @@ from penstock.core.files import Files, Payload
 from penstock.flow.graph import SourceNode, sources_of
 from penstock.flow.sinks import Sink
 from penstock.runtime.payload import Late, detached, place_of, read_late, untouched
-from penstock.storage.payload import Home, Paths, forget_decoded, read_placed
+from penstock.storage.payload import Home, Paths, forget_decoded, read_placed, width_of
 from penstock.storage.scans import Portion, epochs_of
 
 
@@ -66,5 +66,5 @@ def detached_here(sinks: Sequence[Sink], folder: str, homes: Mapping[SourceNode,
             home = Home(folder, flow, flow, source.name, source.data.files)
             lets_go = read_late(source, paths, sinks)
             feed = FileFeed(source.data.files, home, place_of(source), lets_go)
-            late[source] = Late(paths, lets_go, home, feed, "source")
+            late[source] = Late(paths, lets_go, home, feed, "source", width_of(source.data.files, lets_go))
     return detached(sinks, late) if late else list(sinks)

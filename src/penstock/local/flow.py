@@ -13,18 +13,19 @@ import pyarrow as pa
 
 from penstock.core.budget import parse_bytes
 from penstock.core.errors import ConfigError, FlowError
-from penstock.core.files import Changes, Format
+from penstock.core.files import Changes, Format, Sizes
 from penstock.core.master import Freshness, TableSource
 from penstock.core.progress import Policy
 from penstock.expressions import evaluate
 from penstock.flow.flow import Flow, read_trigger
-from penstock.flow.graph import Node, Pairs
+from penstock.flow.graph import Node, Pairs, SourceNode
 from penstock.flow.sinks import ParquetSink
 from penstock.flow.stream import Stream
 from penstock.kernels.plain import plain_columns
 from penstock.local.files import FileFeed
 from penstock.local.query import LocalQuery
 from penstock.storage.delta import delta_files
+from penstock.storage.payload import sizes_of
 from penstock.storage.scans import files_of
 from penstock.storage.tables.reading import read_table
 
@@ -128,6 +129,26 @@ class LocalFlow(Flow):
 
     def _query(self, trigger: float | None = None) -> LocalQuery:
         return LocalQuery(self._sinks, self.memory, self.shards, self._now, trigger, self._homes)
+
+    def _sizes_of(self, source: SourceNode) -> Sizes | None:
+        data = source.data
+        if isinstance(data, FileFeed):
+            return sizes_of(data.files)
+        if not isinstance(data.tables, Sequence) or not all(isinstance(table, pa.Table) for table in data.tables):
+            return None
+        rows = sum(table.num_rows for table in data.tables)
+        return Sizes(
+            rows,
+            {
+                name: sum(table.column(name).nbytes for table in data.tables if name in table.column_names)
+                / max(1, rows)
+                for name in data.schema.names
+            },
+        )
+
+    @property
+    def _leaves_payload(self) -> bool:
+        return False
 
     @property
     def _place(self) -> str:

@@ -80,8 +80,9 @@ class LocalQuery:
 
     def explain(self) -> Explanation:
         """The plan as text, with what was measured. A prompt shows it; in a script, print it."""
-        pilots = self._course.pilots
-        return explain(self._sinks, self.progress(), pilots, self._memory, self._shards, "In process")
+        course = self._course
+        told = self.progress(), course.pilots, self._memory, self._shards, "In process"
+        return explain(self._sinks, *told, joins=course.joins_told)
 
     def progress(self) -> Report:
         """What the epochs measured."""
@@ -145,6 +146,7 @@ class LocalQuery:
             no_time={node.name: epoch.timeless_in[node.name] for node in course.sources},
             bounds={node.name: show_time(epoch.tracks[node.name].bound, node.unit) for node in course.sources},
             operators=workers.reports,
+            left_behind=tuple(plan.late),
         )
         self._report = self._report.after(report)
 
@@ -167,6 +169,7 @@ class LocalQuery:
             methods=course.methods(),
             versions=versions,
             quotas={} if end else course.quotas(self._trigger, in_turn=self._shards),
+            late={source.name: (0, 0) for source in course.sources if source.row is not None},
         )
 
     def _next(self, node: SourceNode, feed: Iterator[pa.Table]) -> pa.Table | None:

@@ -9,10 +9,12 @@ from penstock.core.master import TableSource
 from penstock.core.operator import Operator, State
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.flow.graph import Node, OperatorNode, SourceNode, sources_of, walk
+from penstock.flow.joined import Joined, joins_of
 from penstock.flow.report import OperatorReport
 from penstock.flow.sinks import Sink, operators_needed
 from penstock.planner.families import Asked, Steering, pilot_for
 from penstock.planner.flown import Flown
+from penstock.planner.multi_way import JoinOutlook, Statistics, explain_chain, explain_join
 from penstock.planner.payload import HomePilot
 from penstock.runtime.pace import Paces
 from penstock.runtime.records import ShardRecord, report_of, rows_by_input
@@ -43,6 +45,10 @@ class Course:
         """Who chooses for the operators whose method was left open."""
         self.homes = {s.name: HomePilot(s.payload, s.width) for s in self.sources if s.row is not None}
         """Who chooses whether rows of a source leave payload behind."""
+        self.joins = joins_of(self.operators, [sink.node for sink in sinks])
+        """Joins of several streams."""
+        self._reports: dict[str, OperatorReport] = {}
+        """What operators did in the running epoch."""
         self._paces = Paces()
         self._planned: tuple[Plan | None, dict[str, Operator]] = None, {}
         """The latest plan that was asked for, and what operators do by it."""
@@ -148,6 +154,7 @@ class Course:
                 pages=[page for state in states for page in state.pages],
             )
             self.pilots[node.name].learn(epoch)
+        self._reports[node.name] = report
         return report
 
     def learn_homes(self, rows: Mapping[str, int], operators: Mapping[str, OperatorReport]) -> None:
@@ -172,6 +179,8 @@ class Course:
 
     def left(self, plan: Plan, ran: Tracks, tracks: Tracks, states: Mapping[str, tuple[State, ...]]) -> Ledger:
         """The version that an epoch leaves: it `ran` with some bounds, its rows may have shown more."""
+        joins = {each.join.name: self._counted(each, plan).as_dict() for each in self.joins}
+        self._reports = {}
         return next_ledger(
             self.ledger,
             tracks=tracks,
@@ -183,7 +192,65 @@ class Course:
             versions=plan.versions,
             batch=plan.batch,
             units={**self.ledger.units, **{name: first + count for name, (first, count) in plan.late.items()}},
+            joins=joins,
         )
+
+    def _seen(self, joined: Joined) -> Statistics:
+        """What was counted of a join up to the last epoch."""
+        saved = self.ledger.joins.get(joined.join.name)
+        return Statistics() if saved is None else Statistics.from_dict(saved)
+
+    def _counted(self, joined: Joined, plan: Plan) -> Statistics:
+        """The same with the epoch of a plan, which has run."""
+        seen = [self._seen(joined)]
+        for name, part in joined.parts.items():
+            report = self._reports.get(name, OperatorReport())
+            seen.append(Statistics().joined(part.node.rels, report.rows_out))
+            for tree, port in zip(part.ports, report.ports, strict=False):
+                seen.append(Statistics().probed(tree.rels, port.rows, port.bytes))
+                if not tree.children:
+                    (rel,) = tree.rels
+                    stayed = sum(source.width for source in joined.sources[rel] if source.name in plan.late)
+                    # Columns that only later joins look at are keys all the same.
+                    payload = max(0, port.payload - round(joined.later(rel) * port.rows))
+                    keys = port.bytes - payload
+                    seen.append(Statistics().arrived(rel, port.rows, keys, payload + round(stayed * port.rows)))
+        return Statistics().merged(seen)
+
+    @property
+    def joins_told(self) -> dict[str, list[str]]:
+        """What there is to say of joins of several streams, by the operators that their results leave."""
+        return {each.root: self._told(each) for each in self.joins}
+
+    def _told(self, joined: Joined) -> list[str]:
+        join = joined.join
+        travels = [rel for rel in join.plan.rels if not any(home.late for home in self._homes_of(joined, rel).values())]
+        outlook = JoinOutlook(join.plan, join.why, join.keys, join.sizes, self._seen(joined), travels)
+        if join.instead:
+            return explain_chain(outlook, join.instead)
+        told = explain_join(outlook)
+        return [*told, *(line for rel in join.plan.rels for line in self._payload(joined, rel))]
+
+    def _homes_of(self, joined: Joined, rel: str) -> dict[str, HomePilot]:
+        return {source.name: self.homes[source.name] for source in joined.sources[rel] if source.name in self.homes}
+
+    def _payload(self, joined: Joined, rel: str) -> list[str]:
+        """When rows of a stream of a join get their payload, and why."""
+        homes = self._homes_of(joined, rel)
+        if homes:
+            return [
+                f"{rel} is {'late' if home.late else 'early'}: payload of {name} {home.says()}"
+                for name, home in homes.items()
+            ]
+        if joined.join.asked.get(rel) == "early":
+            return [f"{rel} is early, as materialize= says"]
+        if not all(source.files for source in joined.sources[rel]):
+            return [f"{rel} is early: its rows are not read from files, so their payload could not be fetched"]
+        if not joined.join.leaves_payload:
+            return [
+                f"{rel} is early: in process rows are sent nowhere, so they bring their payload unless asked not to"
+            ]
+        return [f"{rel} is early: it has too little that only results need to be worth leaving in the files"]
 
     def _asked(self, node: OperatorNode) -> Asked:
         return Asked(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,11 +11,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core.budget import parse_bytes, show_bytes
-from penstock.core.errors import CheckpointError, ConfigError
-from penstock.core.files import Changes, Format
+from penstock.core.errors import CheckpointError, ConfigError, PenstockError
+from penstock.core.files import Changes, Format, Sizes
 from penstock.core.master import Freshness, TableSource
 from penstock.flow.flow import Flow, read_trigger
-from penstock.flow.graph import Node, OperatorNode, Pairs, SelectNode
+from penstock.flow.graph import Node, OperatorNode, Pairs, SelectNode, SourceNode
 from penstock.flow.sinks import ParquetSink, Sink, operators_needed
 from penstock.spark.delta_stream import DeltaStream
 from penstock.spark.engine import Engine
@@ -34,6 +34,7 @@ from penstock.spark.use import CheckpointUse
 from penstock.spark.workers import check_workers, use_this_python
 from penstock.storage.delta import delta_files
 from penstock.storage.files import folder_for, is_hidden_in, is_within, make_folder, whole_path
+from penstock.storage.payload import sizes_of
 from penstock.storage.scans import files_of
 from penstock.storage.tables.reading import read_table
 from penstock.storage.versioned import Checkpoint
@@ -181,7 +182,24 @@ class SparkFlow(Flow):
             }
             for node in self._sources
         }
-        return {"sources": sources, "operators": self._configs}
+        plans = {
+            node.part.join.name: str(node.part.join.plan)
+            for node in operators_needed(self._sinks)
+            if node.part is not None
+        }
+        whole = {"sources": sources, "operators": self._configs}
+        # A checkpoint from before plans were on record goes on without.
+        return whole | {"plans": plans} if plans and self._plans_on_record != {} else whole
+
+    @property
+    def _plans_on_record(self) -> Mapping[str, str] | None:
+        try:
+            return Checkpoint.plans(self.checkpoint)
+        except (PenstockError, OSError):
+            return None  # Starting it tells what is wrong.
+
+    def _sizes_of(self, source: SourceNode) -> Sizes | None:
+        return sizes_of(source.data.files) if isinstance(source.data, FileStream) else None
 
     @property
     def _configs(self) -> dict[str, Any]:

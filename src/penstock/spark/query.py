@@ -121,8 +121,8 @@ class SparkQuery:
         A prompt or a notebook shows it when it is the last expression; in a script, print it.
         """
         course = self._engine.course
-        told = self.progress(), course.pilots, self._memory, course.tasks, "On Spark", course.homes_told
-        return explain(self._sinks, *told)
+        told = self.progress(), course.pilots, self._memory, course.tasks, "On Spark"
+        return explain(self._sinks, *told, course.homes_told, course.joins_told)
 
     def progress(self) -> Report:
         """What the epochs since this start measured."""

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from penstock.core.absent import absent
 from penstock.core.errors import SourceError, StateError
-from penstock.core.files import Files, Path, Values, pruned
+from penstock.core.files import Files, Path, Sizes, Values, pruned
 from penstock.core.rows import Indices
 from penstock.storage.files import find_folder
 from penstock.storage.records import Records
@@ -210,6 +210,32 @@ def width_of(files: Files, paths: Paths) -> float:
     return sum(map(_width, columns.types))
 
 
+def sizes_of(files: Files) -> Sizes | None:
+    """How many rows Parquet files have, and about how wide their columns are, as footers say; None for other files.
+
+    Of many files some tell what the others are like, by their sizes.
+    """
+    if files.format != "parquet":
+        return None
+    with suppress(Exception):
+        names = listed_files(files)
+        system, _ = find_folder(files.path)
+        sizes = {info.path: info.size for info in system.get_file_info(names) if info.size}
+        asked = list(sizes)[:: max(1, -(-len(sizes) // _FOOTERS))]
+        about = [pq.read_metadata(path, filesystem=system) for path in asked]
+        rows = sum(each.num_rows for each in about)
+        widths = dict.fromkeys(files.columns.names, 0.0)
+        for each in about:
+            for group in range(each.num_row_groups):
+                for place in range(each.num_columns):
+                    chunk = each.row_group(group).column(place)
+                    column = chunk.path_in_schema.partition(".")[0]
+                    if column in widths:
+                        widths[column] += chunk.total_uncompressed_size / max(1, rows)
+        return Sizes(rows * sum(sizes.values()) / max(1, sum(sizes[path] for path in asked)), widths)
+    return None
+
+
 def _measured(path: str, columns: pa.Schema) -> float:
     about = pq.read_metadata(path)
     leaves = {leaf for field in columns for leaf, _ in leaves_of(field.name, field.type)}
@@ -231,6 +257,9 @@ def _width(kind: pa.DataType) -> int:
     fixed = pa.types.is_primitive(kind) or pa.types.is_decimal(kind)
     return int(kind.bit_width) // 8 if fixed else _TEXT
 
+
+_FOOTERS = 8
+"""Files of a source whose footers are read to tell how many rows all have."""
 
 _TEXT = 16
 """Bytes that a text has, where nothing is known of it."""

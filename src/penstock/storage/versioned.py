@@ -33,11 +33,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, TypeVar
 
+from pyarrow import fs
+
 from penstock.core.errors import CheckpointError, LeaseError, StateError
 from penstock.core.operator import State
 from penstock.core.pages import Page, names_of
 from penstock.core.progress import Track
-from penstock.storage.files import delete_own, listed, open_folder, page_epoch, split_name
+from penstock.storage.files import delete_own, find_folder, listed, open_folder, page_epoch, split_name
 from penstock.storage.lease import Lease, take
 from penstock.storage.records import Create, Records, as_text
 from penstock.storage.spark_log import Batch, SparkLog
@@ -136,6 +138,8 @@ class Ledger:
     batch: Batch = field(default_factory=dict)
     units: Mapping[str, int] = field(default_factory=dict)
     """How many units of each source are numbered (`storage.payload`)."""
+    joins: Mapping[str, Any] = field(default_factory=dict)
+    """What was counted of each join of several streams."""
 
     def names(self, operator: str) -> set[str]:
         """The stored batches that an operator's pages need."""
@@ -154,6 +158,7 @@ class Ledger:
             "versions": self.versions,
             "batch": self.batch,
             "units": self.units,
+            "joins": self.joins,
         }
 
     @classmethod
@@ -170,6 +175,7 @@ class Ledger:
             versions=record["versions"],
             batch=record["batch"],
             units=record.get("units", {}),
+            joins=record.get("joins", {}),
         )
 
 
@@ -212,6 +218,18 @@ class Checkpoint:
         if theirs is None:
             self.records.create("flow.json", ours)
             self._refuse_other_flow(self._flow(), ours)  # Another flow may have been faster.
+
+    @classmethod
+    def plans(cls, uri: str) -> Mapping[str, str] | None:
+        """By which plans joins of the flow run that a folder is the checkpoint of, by name; None if it is nobody's yet.
+
+        Nothing is made there.
+        """
+        files, path = find_folder(uri.rstrip("/"))
+        if files.get_file_info(f"{path}/flow.json").type == fs.FileType.NotFound:
+            return None
+        flow = cls(uri)._flow()
+        return None if flow is None else flow.get("plans", {})
 
     def take_lease(self, in_use: Callable[[], bool]) -> Lease:
         """Make this the only driver that may commit, as long as `in_use` says, or until the lease is released."""

@@ -208,6 +208,16 @@ class Plan:
         """The inner nodes that have a store."""
         return tuple(node for node in self.stores if isinstance(node, Node))
 
+    @property
+    def has_one_key(self) -> bool:
+        """Whether every relation has all keys, so that one operator can join them: its rows are sent to shards once.
+
+        >>> Plan.parse("(a b) c", ["a.k = b.k", "b.k = c.j"]).has_one_key
+        True
+        """
+        ends = [{(p.left_rel, p.left_column), (p.right_rel, p.right_column)} for p in self.predicates]
+        return all({rel for rel, _ in _grown(each, ends)} == {*self.rels} for each in ends)
+
     def parent(self, node: Tree) -> Tree | None:
         """The node above, None for the root."""
         return next((each for each in self.nodes if node in each.children), None)
@@ -444,6 +454,13 @@ def connected_order(origin: str, rels: Sequence[str], predicates: Sequence[Predi
         order.append(min(rel for rel in left if _between(predicates, frozenset(order), frozenset((rel,)))))
         left.remove(order[-1])
     return tuple(order[1:])
+
+
+def _grown(some: set[tuple[str, str]], ends: Sequence[set[tuple[str, str]]]) -> set[tuple[str, str]]:
+    """Columns that are equal to some, by all pairs of equal ones."""
+    while more := [each for each in ends if each & some and not each <= some]:
+        some = some.union(*more)
+    return some
 
 
 def _between(predicates: Sequence[Predicate], left: frozenset[str], right: frozenset[str]) -> tuple[Predicate, ...]:

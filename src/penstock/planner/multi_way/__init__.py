@@ -1,5 +1,6 @@
 """What a multi-way join carries and by which tree it runs: costs, the choice, what was seen, and when to change."""
 
+from penstock.planner.multi_way.assumptions import Keys, assumed_load
 from penstock.planner.multi_way.choice import (
     JoinChoice,
     Price,
@@ -10,6 +11,8 @@ from penstock.planner.multi_way.choice import (
     search,
 )
 from penstock.planner.multi_way.costs import JoinCost, JoinLoad, Relation, predict_join, reconstruction_order
+from penstock.planner.multi_way.explain import JoinOutlook, explain_chain, explain_join
+from penstock.planner.multi_way.planning import Planned, cheaper_plan, first_plan
 from penstock.planner.multi_way.probing import probe_orders
 from penstock.planner.multi_way.statistics import Statistics
 from penstock.planner.multi_way.switching import Switching
@@ -18,12 +21,20 @@ __all__ = [
     "JoinChoice",
     "JoinCost",
     "JoinLoad",
+    "JoinOutlook",
+    "Keys",
+    "Planned",
     "Price",
     "Relation",
     "Statistics",
     "Switching",
+    "assumed_load",
     "carried_by",
+    "cheaper_plan",
     "choose",
+    "explain_chain",
+    "explain_join",
+    "first_plan",
     "most_results",
     "name_of",
     "predict_join",

@@ -44,9 +44,7 @@ def unique_sides(left: Rels, right: Rels, predicates: Sequence[Predicate], keys:
     return [side for side, other in ((left, right), (right, left)) if _is_unique(side, other, predicates, keys)]
 
 
-def _selectivity(
-    pair: Rels, predicates: Sequence[Predicate], relations: Mapping[str, Relation], keys: Keys
-) -> float:
+def _selectivity(pair: Rels, predicates: Sequence[Predicate], relations: Mapping[str, Relation], keys: Keys) -> float:
     one, other = (frozenset((rel,)) for rel in sorted(pair))
     sizes = {frozenset((rel,)): max(1.0, relations[rel].rows) for rel in pair}
     unique = unique_sides(one, other, predicates, keys)

@@ -1,4 +1,4 @@
-"""A join of several streams in words: its plan and why, what each edge sends, what was measured, what would be cheaper."""
+"""A join of several streams in words: its plan and why, what each edge sends, and what would be cheaper."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.core.budget import show_bytes
 from penstock.operators.multi_way import Leaf, Linear, Plan, Tree
 from penstock.planner.multi_way.assumptions import Keys, assumed_load, unique_sides
 from penstock.planner.multi_way.costs import JoinLoad, Relation
-from penstock.planner.multi_way.planning import cheaper_plan, edges
+from penstock.planner.multi_way.planning import cheaper_plan, edges, saved
 from penstock.planner.multi_way.probing import probe_orders
 from penstock.planner.multi_way.statistics import Statistics
 from penstock.planner.table import aligned
@@ -69,15 +69,19 @@ def explain_join(join: JoinOutlook) -> list[str]:
     ]
 
 
-def explain_chain(join: JoinOutlook, call: str) -> list[str]:
-    """What `explain()` says of a chain of joins of two: nothing, unless another order is predicted to be cheaper."""
-    if not _counted(join):
-        return []
-    found = cheaper_plan(join.plan, join.measured, join.carried)
+def explain_chain(join: JoinOutlook, instead: str) -> list[str]:
+    """What `explain()` says of a chain of joins of two: nothing, unless another plan is predicted to be cheaper.
+
+    `instead` is how to write it as one join, ``…plan`` standing for the plan.
+    """
+    found = cheaper_plan(join.plan, join.measured, join.carried) if _counted(join) else None
     if found is None:
         return []
     plan, now, then = found
-    return [f'another order would be cheaper: {call.replace("…plan", str(plan))} is predicted to send {then}; this chain {now}']
+    return [
+        f"one join would be {saved(now, then):.0%} cheaper: this chain sent {now}, {then} are predicted for "
+        f"{instead.replace('…plan', str(plan))}"
+    ]
 
 
 def _edges(join: JoinOutlook) -> list[str]:
@@ -135,13 +139,16 @@ def _repeated(join: JoinOutlook) -> Iterator[str]:
 def _cheaper(join: JoinOutlook) -> list[str]:
     if not _counted(join):
         return []
+    if isinstance(join.plan.root, Linear) or len(join.plan.rels) < 3:
+        return []
     found = cheaper_plan(join.plan, join.measured, join.carried)
     if found is None:
-        return []
+        return ["by what was measured, no other plan would be clearly cheaper"]
     plan, now, then = found
     return [
-        f"by what was measured, plan {plan} would be cheaper: it would have sent {then}; this one {now}. The state of "
-        f"one plan is of no use to another: to take it, write plan={str(plan)!r} and start with a new checkpoint folder"
+        f"by what was measured, plan {plan} would be {saved(now, then):.0%} cheaper: it would have sent {then}; "
+        f"this one {now}. The state of one plan is of no use to another: to take it, write plan={str(plan)!r} and "
+        f"start with a new checkpoint folder"
     ]
 
 

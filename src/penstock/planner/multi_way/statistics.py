@@ -113,9 +113,7 @@ class Statistics:
         >>> Statistics.from_dict(seen.as_dict()) == seen
         True
         """
-        stores = {
-            name: {frozenset(names.split()): count for names, count in saved[name].items()} for name in _BY_STORE
-        }
+        stores = {name: {frozenset(names.split()): count for names, count in saved[name].items()} for name in _BY_STORE}
         return cls(dict(saved["rows"]), dict(saved["keys"]), dict(saved["payload"]), **stores)
 
     def _relation(self, rel: str) -> Relation:
