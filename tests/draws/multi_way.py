@@ -34,6 +34,7 @@ class MultiWayCase:
     time: str
     epochs: tuple[Mapping[str, pa.Table], ...]
     policy: Policy | None
+    key: Mapping[str, tuple[str, ...]] | None = None
 
     @property
     def aliases(self) -> list[str]:
@@ -99,6 +100,7 @@ def draw_multi_way(seed: str, epochs: int | None = None) -> MultiWayCase:
             for epoch in range(number)
         ),
         rng.choice([None, pk.bounded_delay(15)]),
+        _keys(rng, aliases),
     )
 
 
@@ -134,6 +136,12 @@ def _predicate(rng: random.Random, left: str, right: str, key: Mapping[str, str]
     if rng.random() < 0.25:
         return f"{left}.c = {right}.c"
     return f"{left}.{rng.choice('ab')} = {right}.{rng.choice('ab')}"
+
+
+def _keys(rng: random.Random, aliases: list[str]) -> dict[str, tuple[str, ...]] | None:
+    """What is said to tell rows apart, true or not: results must not depend on it."""
+    some = [alias for alias in aliases if rng.random() < 0.5]
+    return {alias: tuple(rng.sample(["id", *COLUMNS], rng.randint(1, 2))) for alias in some} or None
 
 
 def _band(rng: random.Random) -> Band:

@@ -35,7 +35,8 @@ def joined(case: MultiWayCase, flow: pk.LocalFlow) -> Stream:
         alias: flow.source([epoch[alias] for epoch in case.epochs], time="t", progress=case.policy, name=alias)
         for alias in case.aliases
     }
-    return flow.join(**streams, on=case.on, within=case.within, plan=case.plan, method=case.method, time=case.time)
+    asked = {"on": case.on, "within": case.within, "plan": case.plan, "method": case.method, "time": case.time}
+    return flow.join(**streams, **asked, key=case.key)
 
 
 def wrong(seed: str) -> str:

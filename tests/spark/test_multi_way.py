@@ -43,7 +43,7 @@ def ran(spark, cases: Sequence[MultiWayCase], folder: Path, frames: bool) -> lis
             asked = {"on": case.on, "within": case.within, "plan": case.plan, "method": case.method, "time": case.time}
             if not frames:
                 asked["materialize"] = ["late", "early", {case.aliases[0]: "late"}, "auto"][n % 4]
-            joined = flow.join(**streams, **asked, name=f"j{n}")
+            joined = flow.join(**streams, **asked, key=case.key, name=f"j{n}")
             found.append(joined.to_memory())
         flow.run(end=epoch == EPOCHS - 1)
         for some, rows in zip(out, found, strict=True):

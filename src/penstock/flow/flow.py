@@ -416,10 +416,10 @@ class Flow(abc.ABC):
         >>> rows.table().select(["order", "who", "city"]).sort_by("order").to_pylist()
         [{'order': 1, 'who': 'ann', 'city': 'Ghent'}, {'order': 2, 'who': 'bob', 'city': 'Ghent'}]
         """
-        if len(streams) < 2:
-            raise ConfigError("A join takes two streams or more. Write flow.join(a=…, b=…, on=['a.k = b.k']).")
         if isinstance(key, Stream):
             raise ConfigError("key= says what tells rows apart, so no stream can be called that. Choose another name.")
+        if len(streams) < 2:
+            raise ConfigError("A join takes two streams or more. Write flow.join(a=…, b=…, on=['a.k = b.k']).")
         self._check_streams(streams)
         homes = asked_homes(streams, materialize, self._homes)
         joined = MultiWay(streams, on, within, key, asked_by_stream(streams, materialize), self._homes | homes)
