@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import penstock as pk
+from penstock.storage.records import Records
 from tests.draws.multi_way import SCHEMA, MultiWayCase, draw_multi_way, ids_of, results
-from tests.spark.conftest import Feed
+from tests.spark.conftest import Feed, multiset
 
 pytestmark = pytest.mark.spark
 
@@ -64,3 +68,69 @@ def test_random_joins_of_several_streams_on_spark_equal_those_of_duckdb(spark, t
                 failures.append(f"--draw={seed}, join {number}: missing {missing}, too many {more}\n{case}")
     assert not failures, f"{len(failures)} cases are wrong:\n" + "\n".join(failures)
     assert count > 50, "joins without results say little"
+
+
+ON = ["li.ok = o.ok", "li.sk = s.sk"]
+
+
+def star(spark, folder: Path, plan: str = "auto", checkpoint: str = "checkpoint") -> tuple[pk.Flow, pk.MemoryOutlet]:
+    """A join of files by a plan."""
+    flow = pk.Flow(spark, checkpoint=f"{folder}/{checkpoint}", memory="32 MB")
+    streams = {alias: flow.parquet(folder / alias, time="t", name=alias) for alias in ("li", "o", "s")}
+    asked = {"on": ON, "plan": plan, "key": {"o": "ok", "s": "sk"}, "materialize": "early"}
+    return flow, flow.join(**streams, **asked, name="star").to_memory()
+
+
+def test_a_plan_is_chosen_at_the_first_start_and_kept_whatever_comes_later(spark, tmp_path):
+    """Orders are wide at first, so that shops are joined first. Later shops are, and are many."""
+    rng = np.random.default_rng(7)
+
+    def rows(count: int, width: int, **columns: Any) -> pa.Table:
+        texts = pa.array(rng.integers(0, 10**9, count)).cast(pa.string())
+        wide = pa.array([text.as_py().zfill(width) for text in texts])
+        return pa.table({**columns, "note": wide, "t": pa.array(range(count), pa.int64())})
+
+    def lines() -> pa.Table:
+        return rows(200, 5, ok=rng.integers(0, 60, 200), sk=rng.integers(0, 200, 200))
+
+    epochs = {
+        "li": [lines(), lines()],
+        "o": [rows(40, 300, ok=np.arange(40)), rows(20, 300, ok=np.arange(40, 60))],
+        "s": [rows(10, 5, sk=np.arange(10)), rows(190, 900, sk=np.arange(10, 200))],
+    }
+    feeds = {alias: Feed(tmp_path / alias, tables[0].schema) for alias, tables in epochs.items()}
+    found = []
+    for epoch in range(2):
+        for alias, feed in feeds.items():
+            feed.add(epochs[alias][epoch])
+        flow, out = star(spark, tmp_path)
+        said = str(flow.run(end=epoch == 1).explain())
+        assert "plan (li s) o: " in said
+        found.append(out.table())
+    assert "plan (li s) o: chosen at the first start" in said
+    sent = {name: f"{count:,}" for name, count in {"li": 400, "s": 200, "o": 60}.items()}
+    for edge, count in (("li → s", sent["li"]), ("s → li", sent["s"]), ("o → li s", sent["o"])):
+        assert re.search(rf"{edge}\s+{count}\s+[\d.]+ k?B\s+{count}\s+[\d.]+ k?B\n", said), "counts survive restarts"
+
+    other, elsewhere = star(spark, tmp_path, checkpoint="another")
+    assert "plan (li o) s: " in str(other.run().explain()), "new flows choose by what is there now"
+    whole = pa.concat_tables(found)
+    names = ["ok", "sk", "li_note", "o_note", "s_note"]
+    assert multiset(whole.select(names)) == multiset(elsewhere.table().select(names))
+    assert whole.num_rows > 100
+
+    with pytest.raises(pk.CheckpointError, match=r"plans\.star: was \(li s\) o, is now \(li o\) s"):
+        star(spark, tmp_path, "(li o) s")[0].run()
+
+
+def test_a_checkpoint_from_before_plans_were_chosen_goes_on_in_the_order_of_its_streams(spark, tmp_path):
+    shops = pa.table({"sk": [1], "note": ["a"], "t": [0]})
+    orders = pa.table({"ok": range(50), "note": ["b" * 500] * 50, "t": range(50)})
+    lines = pa.table({"ok": range(50), "sk": [1] * 50, "note": ["c"] * 50, "t": range(50)})
+    for alias, rows in (("li", lines), ("o", orders), ("s", shops)):
+        Feed(tmp_path / alias, rows.schema).add(rows)
+    star(spark, tmp_path, "(li o) s")[0].run(end=False)
+    records = Records(f"{tmp_path}/checkpoint")
+    records.write("flow.json", {name: each for name, each in records.read("flow.json").items() if name != "plans"})
+    flow, _ = star(spark, tmp_path)
+    assert "plan (li o) s: in the order of the streams" in str(flow.run().explain())

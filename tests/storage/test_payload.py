@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from penstock.core.errors import SourceError, StateError
 from penstock.storage import payload
-from penstock.storage.payload import Home, forget_decoded, read_placed, width_of
+from penstock.storage.payload import Home, forget_decoded, read_placed, sizes_of, width_of
 from penstock.storage.scans import files_of
 
 ROWS = 11_000
@@ -182,3 +182,29 @@ class TestDecoded:
 def test_how_wide_payload_is(home):
     fixed = frozenset([("t",)])
     assert width_of(home.files, fixed) < width_of(home.files, fixed | {("text",)}) < 100
+
+
+def test_footers_tell_how_many_rows_files_have_and_how_wide_they_are(tmp_path):
+    for number, rows in enumerate((10, 0, 30)):
+        texts = pa.array(["x" * 40] * rows, pa.string())
+        written = pa.table({"t": pa.array(range(rows), pa.int64()), "text": texts})
+        pq.write_table(written, tmp_path / f"{number}.parquet", use_dictionary=False, compression=None)
+    (tmp_path / "empty.parquet").touch()
+    sizes = sizes_of(files_of("parquet", tmp_path, None, None, None))
+    assert sizes is not None
+    assert sizes.rows == 40
+    assert sizes.widths == {"t": pytest.approx(8, rel=0.7), "text": pytest.approx(44, rel=0.2)}
+
+
+def test_of_many_files_some_footers_tell_about_all(tmp_path):
+    for number in range(40):
+        pq.write_table(pa.table({"t": range(100)}), tmp_path / f"{number}.parquet")
+    sizes = sizes_of(files_of("parquet", tmp_path, None, None, None))
+    assert sizes is not None
+    assert sizes.rows == pytest.approx(4000, rel=0.01)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_of_other_or_unreadable_files_nothing_is_known(tmp_path, kind):
+    (tmp_path / f"0.{kind}").write_text("t\n1\n")
+    assert sizes_of(files_of(kind, tmp_path, pa.schema({"t": pa.int64()}), None, None)) is None

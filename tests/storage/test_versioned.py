@@ -114,6 +114,16 @@ def test_a_flow_may_claim_its_own_checkpoint_again(checkpoint):
     Checkpoint(checkpoint.uri).claim(FLOW)
 
 
+def test_plans_of_joins_are_those_of_the_flow_that_claimed_the_folder(tmp_path):
+    uri = str(tmp_path / "new")
+    assert Checkpoint.plans(uri) is None
+    assert not (tmp_path / "new").exists(), "asking makes nothing"
+    Checkpoint(uri).claim({"sources": {}, "operators": {}, "plans": {"star": "(li o) s"}})
+    assert Checkpoint.plans(uri) == {"star": "(li o) s"}
+    Checkpoint(f"{uri}er").claim({"sources": {}, "operators": {}})
+    assert Checkpoint.plans(f"{uri}er") == {}
+
+
 def test_a_changed_flow_is_refused_with_the_difference_and_nothing_is_touched(checkpoint):
     checkpoint.claim(FLOW)
     checkpoint.commit(ledger_of(0))
