@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 
 import pyarrow as pa
@@ -14,10 +15,11 @@ import pytest
 
 import penstock as pk
 from penstock.core.errors import PenstockError
+from penstock.core.within import Band
 from penstock.flow.graph import OperatorNode, SourceNode, operators_of
 from penstock.flow.stream import Stream
-from penstock.operators.multi_way import MultiJoin
-from tests.draws.multi_way import MultiWayCase, draw_multi_way, ids_of, results
+from penstock.operators.multi_way import MultiJoin, Predicate
+from tests.draws.multi_way import SCHEMA, MultiWayCase, draw_multi_way, ids_of, results
 from tests.draws.shard_host import ShardHost
 
 pytestmark = pytest.mark.slow
@@ -91,3 +93,58 @@ def test_random_linear_joins_run_by_tasks_equal_those_of_duckdb(draws, tmp_path,
             shutil.rmtree(tmp_path / "checkpoint")
             failures += [f"--draw={seed}\n{case}"] if found != results(case) else []
     assert not failures, f"{len(failures)} cases are wrong:\n" + "\n".join(failures)
+
+
+def chained(case: MultiWayCase, flow: pk.LocalFlow) -> tuple[dict[str, Stream], Stream] | None:
+    """The streams of a case, and a chain of joins of two over them; None if a join would need a column twice."""
+    streams = {
+        alias: flow.source(
+            [epoch[alias].rename_columns([f"{alias}_{name}" for name in SCHEMA.names]) for epoch in case.epochs],
+            time=f"{alias}_t",
+            name=alias,
+        )
+        for alias in case.aliases
+    }
+    first, *others = case.aliases
+    rows, seen = streams[first], {first}
+    predicates = [Predicate.parse(text) for text in case.on]
+    while others:
+        alias = next(
+            each for each in others if any(p.connects(frozenset(seen), frozenset((each,))) for p in predicates)
+        )
+        mine = {p for p in predicates if p.connects(frozenset(seen), frozenset((alias,)))}
+        ends = [(next(iter(p.rels - {alias})), p) for p in mine]
+        pairs = {(f"{rel}_{p.column(rel)}", f"{alias}_{p.column(alias)}") for rel, p in ends}
+        if len(dict(pairs)) < len(pairs):
+            return None
+        rows = rows.join(streams[alias], on=dict(pairs), within=case.within or pk.always())
+        seen.add(alias)
+        others.remove(alias)
+    return streams, rows
+
+
+def test_what_chains_are_told_to_write_instead_has_the_same_results(draws):
+    """Without windows, and in tumbling ones, the order of joins does not matter."""
+    offered = 0
+    for seed in draws(60):
+        case = draw_multi_way(seed)
+        if len(case.aliases) < 3 or isinstance(case.within, Band):
+            continue
+        flow = pk.LocalFlow()
+        chain = chained(case, flow)
+        if chain is None:
+            continue
+        found = chain[1].to_memory()
+        said = str(flow.run().explain())
+        assert ids_of(case, found.table()) == results(case), f"--draw={seed}"
+        told = re.search(r"are predicted for (flow\.join\(.*\))", said)
+        if told is None:
+            continue
+        offered += 1
+        again = pk.LocalFlow()
+        streams, _ = chained(case, again) or ({}, None)
+        text = re.sub(r"(\w+)=…(?=[,)])", r"\1=streams['\1']", told[1].replace("within=…", "within=within"))
+        out = eval(text, {"flow": again, "streams": streams, "within": case.within}).to_memory()
+        again.run()
+        assert ids_of(case, out.table()) == results(case), f"--draw={seed}: {text}"
+    assert offered > 5, "few were offered anything"
