@@ -19,6 +19,7 @@ from penstock.core.within import Band
 from penstock.flow.graph import OperatorNode, SourceNode, operators_of
 from penstock.flow.stream import Stream
 from penstock.operators.multi_way import MultiJoin, Predicate
+from penstock.planner.multi_way import Statistics
 from tests.draws.multi_way import SCHEMA, MultiWayCase, draw_multi_way, ids_of, results
 from tests.draws.shard_host import ShardHost
 
@@ -28,7 +29,11 @@ pytestmark = pytest.mark.slow
 def ran(case: MultiWayCase) -> pa.Table:
     flow = pk.LocalFlow()
     out = joined(case, flow).to_memory()
-    flow.run()
+    query = flow.run()
+    (seen,) = map(Statistics.from_dict, query._course.ledger.joins.values())
+    assert seen.nodes[frozenset(case.aliases)] == out.table().num_rows, "F14: results are counted exactly"
+    assert all(count <= case.rows(alias).num_rows for alias, count in seen.rows.items())
+    assert "plan " in str(query.explain())
     return out.table()
 
 

@@ -311,6 +311,13 @@ class TestChains:
         computed.join(streams["s"], on={"shop": "sk"}, within=pk.always(), suffix="_s").to_memory()
         assert "one join" not in str(flow.run().explain())
 
+    def test_nothing_is_offered_of_a_stream_that_is_joined_with_itself(self):
+        flow = pk.LocalFlow()
+        streams = sources(flow, {name: TABLES[name] for name in ("li", "s")})
+        twice = streams["li"].join(streams["li"], on="ok", within=pk.always(), suffix="_again")
+        twice.join(streams["s"], on="sk", within=pk.always(), suffix="_s").to_memory()
+        assert "one join" not in str(flow.run().explain())
+
     def test_nothing_is_offered_of_a_filter_between_joins(self):
         flow = pk.LocalFlow()
         streams = sources(flow)

@@ -91,8 +91,8 @@ class _Chain:
         self._names = _names(self._streams)
 
     def joined(self) -> Joined | None:
-        """The chain as one join; None if it has two streams only, or a key is computed between joins."""
-        if len(self._streams) < 3:
+        """The chain as one join; None if it has two streams only, one twice, or a key is computed in between."""
+        if len(self._streams) < 3 or len(self._names) < len(self._streams):
             return None
         on = [each for node in self.joins for each in self._predicates(node)]
         try:

@@ -18,7 +18,11 @@ _SHOWN = 10
 
 
 class PortReport(NamedTuple):
-    """What arrived at a port of an operator in one epoch: rows, their bytes, and those of columns it only passes on."""
+    """What arrived at a port of an operator in one epoch: rows, their bytes, and those of columns it only passes on.
+
+    >>> PortReport(rows=2, bytes=80, payload=48)
+    PortReport(rows=2, bytes=80, payload=48)
+    """
 
     rows: int = 0
     bytes: int = 0
