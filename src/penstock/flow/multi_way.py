@@ -364,9 +364,8 @@ class MultiWay:
         return stream._made(node)
 
     def _has_one_key(self) -> bool:
-        """Whether every stream has all keys, so that one operator can join them: its rows are sent to shards once."""
-        classes = (self._class_of((each.left_rel, each.left_column)) for each in self._predicates)
-        return all({alias for alias, _ in equal} == {*self._relations} for equal in classes)
+        """Whether one operator can join all streams."""
+        return Plan(left_deep(list(self._relations), self._predicates), self._predicates).has_one_key
 
     def _one_key(self, plan: Plan) -> tuple[tuple[str, ...], ...]:
         """The key columns of each stream: one for each of the columns that are equal in all of them."""

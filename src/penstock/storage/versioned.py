@@ -4,10 +4,10 @@ A task of epoch n reads version n-1, writes new immutable pages, and stages what
 has, and the sinks have the epoch's rows, the driver commits ``ledger/n``. A rerun of epoch n starts again from n-1,
 by the same plan, so that it does the same; what an attempt left behind is swept later.
 
-    flow.json          what the flow is: sources, operators, state format
+    flow.json          what the flow is: sources, operators, plans of joins, state format
     start.json         what sources promised, and operators got, at the last start
     plan/n.json        what epoch n is about to do: bounds, clock, shards; kept until n+1 is planned
-    ledger/n.json      what epoch n left: bounds, and the pages of every shard of every operator
+    ledger/n.json      what epoch n left: bounds, the pages of every shard of every operator, and counts of joins
     lease/             which driver may commit
     staged/…           what the shards of an epoch have done, before it is committed
     state/<operator>/  pages
