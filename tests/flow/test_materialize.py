@@ -41,6 +41,23 @@ def test_it_says_where_payload_of_the_sources_is(flow, streams):
     assert {node.name: home for node, home in flow._homes.items()} == {"a": "source", "b": "row"}
 
 
+def test_what_cannot_be_read_again_is_put_into_segments(flow, tmp_path):
+    streams = {
+        "a": flow.parquet(tmp_path / "a", time="t", name="a"),
+        "b": flow.source(ROWS, time="t", name="tables"),
+        "c": flow.parquet(tmp_path / "b", time="t", name="copied", payload="segments"),
+    }
+    rows = flow.join(**streams, on=["a.k = b.k", "b.k = c.k"], materialize="late").to_memory()
+    assert {node.name: home for node, home in flow._homes.items()} == {
+        "a": "source",
+        "tables": "segments",
+        "copied": "segments",
+    }
+    flow.run()
+    notes = rows.table().select(["a_note", "b_note", "c_note"]).to_pylist()
+    assert sorted(map(tuple, map(dict.values, notes))) == [("a",) * 3, ("b",) * 3]
+
+
 class TestRefused:
     def test_an_unknown_word(self, flow, streams):
         with pytest.raises(ConfigError, match="materialize='never' must be one of auto, early, late"):
@@ -50,10 +67,9 @@ class TestRefused:
         with pytest.raises(ConfigError, match=r"names no stream of this join\. Its streams are: a, b"):
             flow.join(**streams, on=ON, materialize={"c": "late"})
 
-    def test_a_source_that_cannot_be_read_again(self, flow, streams):
-        streams["b"] = flow.source(ROWS, time="t", name="tables")
-        with pytest.raises(ConfigError, match=r"source 'tables' of b is not read from files. Write flow.parquet\(…\)"):
-            flow.join(**streams, on=ON, materialize="late")
+    def test_rows_that_cannot_be_read_again_from_where_they_came(self, flow):
+        with pytest.raises(ConfigError, match=r"this source is none of files. Write flow.parquet.*payload='segments'"):
+            flow.source(ROWS, time="t", payload="source")
 
     def test_two_joins_that_want_different_things_of_one_source(self, flow, streams):
         flow.join(**streams, on=ON, materialize="late")

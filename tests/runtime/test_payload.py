@@ -187,8 +187,8 @@ def test_results_are_the_same_wherever_payload_is(tmp_path_factory, epochs, how)
         for name, numbers in zip("abc", epoch, strict=True):
             shifted = [(k, t + 10 * number) for k, t in numbers]
             pq.write_table(rows(shifted, f"{name}{number}-"), folder / name / f"{number}.parquet", row_group_size=5)
-    found = [_results(folder, payload, how) for payload in ("row", "source")]
-    assert found[0] == found[1]
+    found = [_results(folder, payload, how) for payload in ("row", "source", "segments")]
+    assert found[0] == found[1] == found[2]
 
 
 def _results(folder: Path, payload: str, how: str) -> list[Counter[str]]:

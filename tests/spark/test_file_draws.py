@@ -93,7 +93,7 @@ def _join(flow: pk.Flow, feeds: list[Feed], number: int, run: JoinRun, place: in
             progress=case.policies[side],
             name=f"{name}{number}",
             max_files=1,
-            payload=["source", "row", "source", "auto"][(number + side) % 4],
+            payload=["source", "row", "segments", "auto"][(number + side) % 4],
         )
         for side, (feed, name) in enumerate(zip(feeds, "lr", strict=True))
     )

@@ -15,8 +15,9 @@ Format = Literal["parquet", "arrow", "csv", "json", "delta"]
 Changes = Literal["refuse", "skip"]
 """What becomes of commits of a Delta table that delete or rewrite rows."""
 
-Payload = Literal["auto", "row", "source"]
-"""Where the columns of a row are that only results need: in the row, or in its source; auto is where it costs less."""
+Payload = Literal["auto", "row", "source", "segments"]
+"""Where the columns of a row are that only results need: in the row, in its source, or in segments of the checkpoint,
+which are written once; auto is where it costs less."""
 
 Path = tuple[str, ...]
 """A column, or a field of a struct by the names that lead to it."""
@@ -51,6 +52,11 @@ class Files:
         return "parquet" if self.format == "delta" else self.format
 
 
+def as_read(files: Files, segment: bool) -> Files:
+    """Files as they are read; segments of a source have its columns, whatever its files are."""
+    return Files("arrow", files.path, files.columns) if segment else files
+
+
 Values = tuple[tuple[str, str | None], ...]
 """Columns and the value that each has in all rows of a file, as text."""
 
@@ -70,6 +76,8 @@ class InputFile:
     values: Values = ()
     nbytes: int | None = None
     """Its size, if that is known."""
+    segment: bool = False
+    """Whether it is a segment that rows of the source were put into."""
 
 
 def check_limit(name: str, value: int | None) -> int | None:

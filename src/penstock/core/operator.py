@@ -193,6 +193,11 @@ class Operator(abc.ABC):
         return 0
 
     @property
+    def ahead(self) -> int | None:
+        """How much later than one of its rows a result may be, or a row that waits for one; None if without limit."""
+        return self.reach
+
+    @property
     def slides_at(self) -> tuple[Duration, Duration] | None:
         """How far apart the bounds are that make a difference, and from when on; None if any may."""
         return None

@@ -28,6 +28,11 @@ class Reach(Protocol):
         """First and last time (both included) that each row of `port` can meet on the other port."""
         ...
 
+    @property
+    def farthest(self) -> int | None:
+        """How far apart two rows that meet can be, in steps of time; None if nothing limits it."""
+        ...
+
 
 def horizon(reach: Reach, port: int, bound: Time) -> Time:
     """The smallest time at which a row of `port` can still meet a row of the other port at or after `bound`."""
@@ -99,6 +104,11 @@ class Offsets:
             return _shifted(times, self.first), _shifted(times, self.last)
         return _shifted(times, -self.last), _shifted(times, -self.first)
 
+    @property
+    def farthest(self) -> int | None:
+        """The longer side."""
+        return max(abs(self.first), abs(self.last))
+
 
 @dataclass(frozen=True, slots=True)
 class Tumbling:
@@ -138,6 +148,11 @@ class Buckets:
         into = np.mod(np.mod(times, self.size) - self.origin % self.size, self.size)
         return _lowered(times, into), _raised(times, self.size - 1 - into)
 
+    @property
+    def farthest(self) -> int | None:
+        """From the first step of a window to its last one."""
+        return self.size - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Always:
@@ -162,6 +177,11 @@ class AllOfTime:
     def of(self, port: int, times: Times) -> tuple[Times, Times]:
         """From the first time to the last."""
         return np.full_like(times, TIME_MIN), np.full_like(times, TIME_MAX)
+
+    @property
+    def farthest(self) -> int | None:
+        """Any distance."""
+        return None
 
 
 Within = Band | Tumbling | Always

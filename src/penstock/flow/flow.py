@@ -154,14 +154,25 @@ class Flow(abc.ABC):
     def _repr_html_(self) -> str:
         return preformatted(repr(self))
 
-    def source(self, data: Any, time: str, progress: Policy | None = None, name: str | None = None) -> Stream:
+    def source(
+        self,
+        data: Any,
+        time: str,
+        progress: Policy | None = None,
+        name: str | None = None,
+        payload: Payload = "auto",
+    ) -> Stream:
         """Take rows from outside: what they are, which column is their event time, and how they progress.
 
         The time column is a timestamp, a date or an integer; `progress` is one of the policies (`bounded_delay`,
         `ordered`, `bounded_tuples`, `punctuated`, `timer`) and, left out, promises nothing until the source ends.
         With ``punctuated(…, by="sensor")`` each sensor has a bound of its own.
+
+        `payload` says where columns are that joins only pass on: with "row", or "auto", they travel with the rows; with
+        "segments" they are written once, to the checkpoint, and results get them from there. Segments are deleted once
+        no row in state refers to them.
         """
-        return self._source(data, time, progress, name, "row")
+        return self._source(data, time, progress, name, payload)
 
     def _source(
         self,
@@ -178,6 +189,12 @@ class Flow(abc.ABC):
                 raise ConfigError(f"Column {taken!r} has a name that penstock uses inside. Rename it in the source.")
         if payload not in get_args(Payload):
             raise ConfigError(f"payload={payload!r} is no place. Write one of {', '.join(get_args(Payload))}.")
+        if payload == "source" and not files:
+            raise ConfigError(
+                "payload='source' leaves columns in files that Arrow can read again, and this source is none of files. "
+                "Write flow.parquet(…) or its kin for files, or payload='segments', which puts the columns into the "
+                "checkpoint once."
+            )
         check_unique(columns, "The source has")
         unit = time_unit(columns, time)
         policy = progress if progress is not None else NoPromise()
@@ -225,8 +242,9 @@ class Flow(abc.ABC):
         a DataFrame of the same. An epoch takes all new files, or at most `max_files`, or about `max_bytes` of them.
 
         `payload` says where columns are that joins only pass on: with "source" they stay in the files, and are read for
-        results alone; with "row" they travel with the rows; "auto" takes what costs less. Files must stay as they are
-        while rows of theirs are in state.
+        results alone; with "row" they travel with the rows; "auto" takes what of these costs less. Files must stay as
+        they are while rows of theirs are in state; with "segments" they need not, since the columns are copied to the
+        checkpoint once.
 
         >>> import tempfile, penstock as pk, pyarrow.parquet as pq
         >>> folder = tempfile.mkdtemp()

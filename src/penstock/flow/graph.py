@@ -296,6 +296,24 @@ def reach_of(node: Node) -> int:
     return reach[node]
 
 
+def ahead_of(node: Node) -> int | None:
+    """How much later than the rows of its sources rows of a stream may be, or rows that wait for it; None if anything.
+
+    >>> import penstock as pk
+    >>> flow = pk.LocalFlow()
+    >>> a, b = (flow.source(pa.table({"k": [1], "t": [1]}), time="t") for _ in range(2))
+    >>> ahead_of(a.join(b, on="k", within=pk.band(before=5, after=2))._node)
+    5
+    """
+    ahead: dict[Node, int | None] = {}
+    for part in walk(node):
+        own = part.config.ahead if isinstance(part, OperatorNode) else 0
+        before = [ahead[one] for one in part.inputs]
+        known = [each for each in before if each is not None]
+        ahead[part] = None if own is None or len(known) < len(before) else own + max(known, default=0)
+    return ahead[node]
+
+
 def sources_of(*nodes: Node) -> list[SourceNode]:
     """Every source that `nodes` are made from, each once, in order of first use."""
     return [node for node in walk(*nodes) if isinstance(node, SourceNode)]

@@ -13,7 +13,7 @@ from penstock.flow.plans import Materialize
 if TYPE_CHECKING:
     from penstock.flow.stream import Stream
 
-_HOMES: dict[Materialize, Payload] = {"early": "row", "late": "source"}
+_IN: dict[Payload, str] = {"row": "the row", "source": "the source", "segments": "segments"}
 
 
 def asked_by_stream(
@@ -41,17 +41,19 @@ def asked_homes(
         if when == "auto":
             continue
         for source in sources_of(streams[alias]._node):
-            home = _HOMES[when]
-            if home == "source" and source.payload == "row" and not source.files:
-                raise ConfigError(
-                    f"materialize='late' needs rows that can be read again, but source {source.name!r} of {alias} is "
-                    f"not read from files. Write flow.parquet(…), or materialize='early'."
-                )
+            home = _home(source, when)
             other = known.get(source, homes.get(source, home))
             if other != home:
                 raise ConfigError(
                     f"materialize={when!r} of {alias}: another join, or another stream of this one, wants the payload "
-                    f"of source {source.name!r} to be in the {other}. Write the same for both."
+                    f"of source {source.name!r} to be in {_IN[other]}. Write the same for both."
                 )
             homes[source] = home
     return homes
+
+
+def _home(source: SourceNode, when: Materialize) -> Payload:
+    """Where payload of a source is that comes early or late; what cannot be read again is put into segments."""
+    if when == "early":
+        return "row"
+    return "source" if source.files and source.payload != "segments" else "segments"

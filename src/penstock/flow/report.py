@@ -82,14 +82,18 @@ class EpochReport:
     """Where it ran, if the host has a choice, and why there."""
     left_behind: tuple[str, ...] = ()
     """The sources whose rows left payload behind."""
+    payload_bytes: Mapping[str, int] = field(default_factory=dict)
+    """By source, the bytes of payload in segments of the checkpoint that are kept for rows in state."""
 
     def __str__(self) -> str:
         """One line for a log."""
         number, rows, late, out, state, size, bounds, seconds = self.cells()
         waits = "".join(f", {name}: {op.waits}" for name, op in self.operators.items() if op.waits and op.waits.rows)
+        payload = sum(self.payload_bytes.values())
+        segments = f" and {show_bytes(payload)} of payload" if payload else ""
         return (
             f"epoch {number}: {rows} rows in ({late} late), {out} out, "
-            f"state {state} rows / {size}{waits}, bounds {bounds}, {seconds} s"
+            f"state {state} rows / {size}{segments}{waits}, bounds {bounds}, {seconds} s"
         )
 
     def cells(self) -> list[str]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.core.budget import parse_bytes
 from penstock.core.errors import ConfigError, FlowError
-from penstock.core.files import Changes, Format, Sizes
+from penstock.core.files import Changes, Format, Payload, Sizes
 from penstock.core.master import Freshness, TableSource
 from penstock.core.progress import Policy
 from penstock.expressions import evaluate
@@ -76,7 +76,14 @@ class LocalFlow(Flow):
         self._has_run = False
         self._now = now or (lambda: clock.time_ns() // 1000)
 
-    def source(self, data: Any, time: str, progress: Policy | None = None, name: str | None = None) -> Stream:
+    def source(
+        self,
+        data: Any,
+        time: str,
+        progress: Policy | None = None,
+        name: str | None = None,
+        payload: Payload = "auto",
+    ) -> Stream:
         """Take rows from Arrow tables: one, or several in a list or a generator, one per epoch; see `Flow.source`.
 
         >>> flow = LocalFlow()
@@ -84,7 +91,7 @@ class LocalFlow(Flow):
         >>> flow.run().progress().rows_in
         3
         """
-        return super().source(_Feed.of(data), time, progress, name)
+        return super().source(_Feed.of(data), time, progress, name, payload)
 
     def start(self, trigger: str | None = None) -> LocalQuery:
         """Run over everything there is and leave the streams open; in process there is nothing to wait for.

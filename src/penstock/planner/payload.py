@@ -32,6 +32,10 @@ _DWELL = 3
 """Epochs with rows before another change."""
 
 
+_STAYS: dict[Payload, str] = {"source": "stays in the files", "segments": "is put into segments once"}
+"""Where payload is that does not travel, in words."""
+
+
 class Seen(NamedTuple):
     """Rows of a source in an epoch, and the partial results and results that rows of it were in, in the mean."""
 
@@ -67,7 +71,7 @@ class HomePilot:
     @property
     def late(self) -> bool:
         """Whether rows of the next epoch leave their payload behind."""
-        return self.asked == "source" or (self.asked == "auto" and self._running.current == "source")
+        return self.asked in _STAYS or (self.asked == "auto" and self._running.current == "source")
 
     def costs(self, rows: float, partials: float, results: float) -> dict[str, float]:
         """Seconds for an epoch of so many rows of the source that come into partial results and results."""
@@ -92,7 +96,7 @@ class HomePilot:
 
     def says(self) -> str:
         """Where payload is, and why, in words."""
-        where = "stays in the files" if self.late else "travels with the rows"
+        where = _STAYS.get(self.asked, _STAYS["source"]) if self.late else "travels with the rows"
         if self.asked != "auto":
             return f"{where}, as payload={self.asked!r} says"
         if self._seen is None:

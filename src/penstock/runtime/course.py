@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from penstock.core.budget import show_bytes
 from penstock.core.master import TableSource
 from penstock.core.operator import Operator, State
+from penstock.core.rows import PLACE
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
-from penstock.flow.graph import Node, OperatorNode, SourceNode, sources_of, walk
+from penstock.flow.graph import Node, OperatorNode, SourceNode, ahead_of, sources_of, walk
 from penstock.flow.joined import Joined, joins_of
 from penstock.flow.report import OperatorReport
 from penstock.flow.sinks import Sink, operators_needed
@@ -19,7 +21,10 @@ from penstock.planner.payload import HomePilot
 from penstock.runtime.pace import Paces
 from penstock.runtime.records import ShardRecord, report_of, rows_by_input
 from penstock.runtime.tracks import Tracks
-from penstock.storage.versioned import Ledger, Plan, next_ledger
+from penstock.storage.versioned import Kept, Ledger, Plan, next_ledger
+
+_RANGES = 256
+"""Ranges of units of a source that a ledger tells apart, at most."""
 
 
 class Course:
@@ -172,13 +177,33 @@ class Course:
         """Where payload of sources is that may stay in them, in words."""
         return [
             f"payload of {source.name} ({', '.join(sorted('.'.join(path) for path in source.lets_go))}; about "
-            f"{source.width:.0f} B a row) {self.homes[source.name].says()}"
+            f"{source.width:.0f} B a row) {self.homes[source.name].says()}{self._in_segments(source)}"
             for source in self.sources
             if source.name in self.homes
         ]
 
-    def left(self, plan: Plan, ran: Tracks, tracks: Tracks, states: Mapping[str, tuple[State, ...]]) -> Ledger:
-        """The version that an epoch leaves: it `ran` with some bounds, its rows may have shown more."""
+    @property
+    def payload_bytes(self) -> dict[str, int]:
+        """The bytes of the segments of each source that are kept for rows in state."""
+        sizes = {name: sum(each.nbytes for each in some) for name, some in self.ledger.kept.items()}
+        return {name: size for name, size in sizes.items() if size}
+
+    def _in_segments(self, source: SourceNode) -> str:
+        size = self.payload_bytes.get(source.name, 0)
+        return f"; {show_bytes(size)} are in segments" if size else ""
+
+    def left(
+        self,
+        plan: Plan,
+        ran: Tracks,
+        tracks: Tracks,
+        states: Mapping[str, tuple[State, ...]],
+        behind: Mapping[str, tuple[Time, int]] | None = None,
+    ) -> Ledger:
+        """The version that an epoch leaves: it `ran` with some bounds, its rows may have shown more.
+
+        `behind` tells, of sources whose rows left payload behind, their latest time, and how many bytes were written.
+        """
         joins = {each.join.name: self._counted(each, plan).as_dict() for each in self.joins}
         self._reports = {}
         return next_ledger(
@@ -192,8 +217,50 @@ class Course:
             versions=plan.versions,
             batch=plan.batch,
             units={**self.ledger.units, **{name: first + count for name, (first, count) in plan.late.items()}},
+            kept={source.name: self._kept(source, plan, states, behind or {}) for source in self.sources if source.row},
             joins=joins,
         )
+
+    def _kept(
+        self,
+        source: SourceNode,
+        plan: Plan,
+        states: Mapping[str, tuple[State, ...]],
+        behind: Mapping[str, tuple[Time, int]],
+    ) -> tuple[Kept, ...]:
+        """The units of a source that rows may be in which an epoch leaves in state.
+
+        A row in state has the time of its row of the source, or one that is not later by more than operators add. So
+        units go whose rows are all earlier than that of any row in state. Without a window nothing limits it.
+        """
+        kept = list(self.ledger.kept.get(source.name, ()))
+        if source.name in plan.late:
+            first, count = plan.late[source.name]
+            kept.append(Kept(first, first + count, *behind[source.name]))
+        since = min((self._since(node, states[node.name]) for node in self._holds(source)), default=TIME_MAX)
+        needed = [each for each in kept if each.latest >= since and since < TIME_MAX]
+        while len(needed) > _RANGES:
+            pairs = zip(needed[::2], needed[1::2], strict=False)
+            odd = needed[-1:] if len(needed) % 2 else []
+            needed = [Kept(a.first, b.end, max(a.latest, b.latest), a.nbytes + b.nbytes) for a, b in pairs] + odd
+        return tuple(needed)
+
+    def _holds(self, source: SourceNode) -> list[OperatorNode]:
+        """The operators whose state may have places of rows of a source."""
+        return [
+            node
+            for node in self.operators
+            if source in sources_of(node)
+            and any(n.startswith(PLACE) for rows in node.types for n in rows.columns.names)
+        ]
+
+    def _since(self, node: OperatorNode, states: Sequence[State]) -> Time:
+        """The earliest time that a row of a source may have which is in the state of an operator, or in rows there."""
+        times = [max(page.min_time, page.floor) for state in states for page in state.pages]
+        if not times:
+            return TIME_MAX
+        ahead = ahead_of(node)
+        return TIME_MIN if ahead is None else max(TIME_MIN, min(times) - ahead)
 
     def _seen(self, joined: Joined) -> Statistics:
         """What was counted of a join up to the last epoch."""

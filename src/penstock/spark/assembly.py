@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.core.files import InputFile
+from penstock.core.files import InputFile, as_read
 from penstock.flow.graph import OperatorNode, SourceNode
 from penstock.flow.sinks import Sink
 from penstock.runtime.course import Course
@@ -21,7 +21,8 @@ from penstock.spark.file_stream import FileStream
 from penstock.spark.layout import Layout, lay_out
 from penstock.spark.runs import Runs
 from penstock.spark.schemas import Schemas
-from penstock.spark.source_rows import SourceRows
+from penstock.spark.segments import SegmentStream
+from penstock.spark.source_rows import SOURCE, SourceRows
 from penstock.spark.task import ShardTask, packed
 from penstock.spark.types import union
 from penstock.storage.scans import Portion, portions
@@ -62,8 +63,8 @@ class Assembly:
 
     @property
     def frames(self) -> list[SourceNode]:
-        """The sources that are DataFrames."""
-        return [source for source in self.course.sources if not isinstance(source.data, FileStream)]
+        """The sources that are DataFrames, and stay so: their rows are not put into segments."""
+        return [source for source in self.course.sources if not isinstance(source.data, FileStream | SegmentStream)]
 
     @property
     def streaming(self) -> list[SourceNode]:
@@ -71,26 +72,42 @@ class Assembly:
         return [source for source in self.frames if source.data.isStreaming]
 
     @property
+    def segmented(self) -> list[SourceNode]:
+        """The sources whose rows are put into segments first."""
+        return [source for source in self.course.sources if isinstance(source.data, SegmentStream)]
+
+    @property
     def file_sources(self) -> list[SourceNode]:
         """The sources whose files Arrow reads; Spark follows them behind the scans."""
-        return [source for source in self.course.sources if isinstance(source.data, FileStream)]
+        return [source for source in self.course.sources if isinstance(_given(source), FileStream)]
 
     @property
     def scanned(self) -> list[SourceNode]:
         """The sources as Spark follows them, in the order by which its offsets know them."""
+        streaming = [s for s in self.course.sources if s.data.isStreaming and not isinstance(_given(s), FileStream)]
         # By name: the order in which sinks need them may be another at the next start.
-        return [*sorted(self.streaming, key=_name), *sorted(self.file_sources, key=_name)]
+        return [*sorted(streaming, key=_name), *sorted(self.file_sources, key=_name)]
+
+    def rows_given(self, source: SourceNode) -> DataFrame:
+        """The rows of a DataFrame, in the columns that sources share."""
+        data = source.data.frame if isinstance(source.data, SegmentStream) else source.data
+        return self.source_rows.gathered(source, data)
 
     def stream(self) -> DataFrame:
         """The streaming sources' rows, and a heartbeat that keeps epochs coming when they are silent."""
         beat = self.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1)
         rows = [
-            source.data.names(partial(self.checkpoint.spark.all_files, place)).select(*self.source_rows.nothing())
-            if isinstance(source.data, FileStream)
-            else self.source_rows.gathered(source, source.data)
+            _given(source).names(partial(self.checkpoint.spark.all_files, place)).select(*self.source_rows.nothing())
+            if source in self.file_sources
+            else self.rows_given(source)
             for place, source in enumerate(self.scanned)
         ]
         return union([*rows, beat.load().where("value < 0").select(*self.source_rows.nothing())])
+
+    def unsegmented(self, batch: DataFrame) -> DataFrame:
+        """The rows of a micro-batch that are not put into segments."""
+        gone = [str(self.source_rows.number(source)) for source in self.segmented if source not in self.file_sources]
+        return batch.where(f"{SOURCE} NOT IN ({', '.join(gone)})") if gone else batch
 
     def no_rows(self) -> DataFrame:
         """No rows, in the columns that sources share."""
@@ -98,14 +115,13 @@ class Assembly:
 
     def files(self, epoch: int, end: bool) -> dict[SourceNode, list[InputFile]]:
         """The files that an epoch has of each source that reads files; the end of the streams brings none."""
-        if not self.file_sources:
-            return {}
-        if end:
-            return {source: [] for source in self.file_sources}
+        none: dict[SourceNode, list[InputFile]] = {source: [] for source in (*self.segmented, *self.file_sources)}
+        if end or not self.file_sources:
+            return none
         log = self.checkpoint.spark
         logged = log.files_by_place(epoch) or {}
-        return {
-            source: source.data.inputs(epoch, logged.get(place, ()), partial(log.all_files, place, epoch))
+        return none | {
+            source: _given(source).inputs(epoch, logged.get(place, ()), partial(log.all_files, place, epoch))
             for place, source in enumerate(self.scanned)
             if source in self.file_sources
         }
@@ -114,7 +130,11 @@ class Assembly:
         """What an epoch reads of a source; numbered, if rows leave payload behind."""
         if source.name in plan.late:
             return list(source.home.portions(plan.late[source.name][0]))
-        return [part for file in files for part in portions(source.data.files, file.path, file.values)]
+        return [
+            replace(part, segment=file.segment)
+            for file in files
+            for part in portions(as_read(source.data.files, file.segment), file.path, file.values)
+        ]
 
     def shard_task(
         self,
@@ -150,6 +170,11 @@ class Assembly:
     def staged(self, node: OperatorNode, attempt: str, shards: int) -> list[dict[str, Any]]:
         """What every shard of an operator has become in an attempt, by the runs whose results Spark took."""
         return self.checkpoint.staged(attempt, node.name, shards, self.runs.of(attempt, node.name))
+
+
+def _given(source: SourceNode) -> Any:
+    """What the rows of a source come from: a DataFrame, or files that Spark follows."""
+    return source.data.given if isinstance(source.data, SegmentStream) else source.data
 
 
 def _name(source: SourceNode) -> str:

@@ -27,6 +27,7 @@ from penstock.spark.here import EpochHere, columns_here
 from penstock.spark.inputs import check_inputs
 from penstock.spark.lateness import Counted
 from penstock.spark.place import PLACES, Place, Placement
+from penstock.spark.segmenting import Segmenting
 from penstock.spark.tables import pinned_on_spark
 from penstock.spark.tasks import EpochTasks
 from penstock.storage.files import sync_tree
@@ -70,8 +71,18 @@ class Engine:
         """What the last epoch left."""
         return self.course.ledger
 
-    def next_plan(self, epoch: int, now: int, end: bool, files: Mapping[SourceNode, Sequence[InputFile]]) -> Plan:
-        """What to do in an epoch: as planned before if an earlier attempt was, else from what is known now."""
+    def next_plan(
+        self,
+        epoch: int,
+        now: int,
+        end: bool,
+        files: dict[SourceNode, list[InputFile]],
+        batch: DataFrame | None = None,
+    ) -> Plan:
+        """What to do in an epoch: as planned before if an earlier attempt was, else from what is known now.
+
+        `files` are told of the segments that rows of sources were put into.
+        """
         course, offsets = self.course, self.checkpoint.spark
         planned = self.checkpoint.planned(epoch)
         if not end:
@@ -79,12 +90,19 @@ class Engine:
         if planned is not None:
             offsets.compare(planned.batch, epoch)
             course.follow(planned.methods)
+            self._take_again(planned, files, batch)
             return planned
         versions = course.versions()
         before = self.ledger.tracks
+        put = Segmenting(self.assembly, self.ledger, not self.ledger.static)
+        if not end:
+            files |= put.rows(batch)
         size = self._rows if self.assembly.frames else sum(_size(file) for some in files.values() for file in some)
         place, why = self.placement.choose(size)
-        late = {} if end or place == "spark" else self._leave_behind(files)
+        late = {}
+        if not end:
+            files |= put.files(files, here=place == "driver")
+            late = put.noted() | self._leave_behind(files)
         plan = Plan(
             epoch,
             now,
@@ -110,10 +128,22 @@ class Engine:
         """The sources whose rows are to leave payload behind; their files are numbered, and that is on record."""
         late = {}
         for source, some in files.items():
-            if source.row is not None and some and self.course.homes[source.name].late:
+            stays = source.row is not None and source not in self.assembly.segmented
+            if stays and some and self.course.homes[source.name].late:
                 first = self.ledger.units.get(source.name, 0)
                 late[source.name] = (first, source.home.note(first, [(file.path, file.values) for file in some]))
         return late
+
+    def _take_again(self, plan: Plan, files: dict[SourceNode, list[InputFile]], batch: DataFrame | None) -> None:
+        """Take the segments that an earlier attempt at an epoch has written; of other rows, write those anew.
+
+        Rows that did not leave payload behind then do not now either: what is written has no numbers.
+        """
+        put = Segmenting(self.assembly, self.ledger, plan.static)
+        known = {s: put.again(s, plan.late[s.name][0]) for s in self.assembly.segmented if s.name in plan.late}
+        if not plan.end:
+            unknown = {source for source in self.assembly.segmented if source not in known}
+            files |= put.rows(batch, unknown) | {s: some for s, some in known.items() if some}
 
     def run(self, batch: DataFrame | None, epoch: int, end: bool = False) -> EpochReport | None:
         """Run an epoch and commit it; None if it had been committed already."""
@@ -138,7 +168,7 @@ class Engine:
         begun = clock.perf_counter()
         self.course.tasks = self._count_slots()
         files = self.assembly.files(epoch, end)
-        plan = self.next_plan(epoch, clock.time_ns() // 1000, end, files)
+        plan = self.next_plan(epoch, clock.time_ns() // 1000, end, files, batch)
         ran, frames, seen = self._attempt(plan, batch, files)
         ledger, operators = self._settle(plan, frames, seen)
         self.checkpoint.commit(ledger)
@@ -161,6 +191,7 @@ class Engine:
             operators=operators,
             place=f"{PLACES[ran]}: {plan.why}" if ran == plan.place else f"{PLACES[ran]}: {_NO_ROOM}",
             left_behind=tuple(plan.late),
+            payload_bytes=self.course.payload_bytes,
         )
 
     def _alone(self, operators: Mapping[str, OperatorReport]) -> float | None:
@@ -247,7 +278,13 @@ class Engine:
             reports[name] = self.course.report(node, plan, frames.tracks, records, states[name])
             size = sum(record.bytes_in for record in records)
             self.assembly.experience.saw(node, reports[name].rows_in, size)
-        return self.course.left(plan, frames.tracks, frames.followed(seen), states), reports
+        behind = {name: (seen[name].seen.max_time, size) for name, size in self._sizes(plan).items()}
+        return self.course.left(plan, frames.tracks, frames.followed(seen), states, behind), reports
+
+    def _sizes(self, plan: Plan) -> dict[str, int]:
+        """The bytes of the segments of each source whose rows leave payload behind; of files, none."""
+        homes = {source.name: source.home for source in self.course.sources}
+        return {name: homes[name].size(first) for name, (first, _) in plan.late.items()}
 
     def _clean(self, ledger: Ledger, attempt: str) -> None:
         """Drop the pages that only the version before the last needed."""
@@ -255,6 +292,9 @@ class Engine:
             for name in (node.name for node in self.course.operators):
                 gone = self._old.names(name) - self.ledger.names(name) - ledger.names(name)
                 self.checkpoint.drop(name, gone)
+            for name, kept in self._old.kept.items():
+                if set(kept) - {*self.ledger.kept.get(name, ())} - {*ledger.kept.get(name, ())}:
+                    self.checkpoint.retire(name, [self.ledger, ledger])
         self._forget(attempt)
         self.assembly.runs.forget()
         self._old, self.course.ledger = self.ledger, ledger

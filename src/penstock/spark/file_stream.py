@@ -7,7 +7,6 @@ decided epoch by epoch: where the driver is, or in tasks.
 from __future__ import annotations
 
 import copy
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,10 +21,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.core.files import Files, InputFile
 from penstock.storage.files import local_path
-from penstock.storage.payload import read_placed
+from penstock.storage.payload import Paths, read_placed
 from penstock.storage.scans import Portion
-
-_FILE = "file"
 
 _BINARY_FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 """What Spark knows of a file of any format; without rows, none of it is looked at."""
@@ -43,7 +40,7 @@ class FileStream:
         self._row: str | None = None
 
     def with_row(self, row: str) -> Self:
-        """The same with a column that would say where rows are, and is null: what Spark gets of them is all there."""
+        """The same with a column that says where rows are."""
         again = copy.copy(self)
         again._row = row
         again.schema = st.StructType([*self.schema.fields, st.StructField(row, st.LongType())])
@@ -66,12 +63,9 @@ class FileStream:
         """What an epoch reads, by the files that Spark gave it, and those that it gave the epochs before."""
         return [InputFile(path_in_log(uri)) for uri in uris]
 
-    def rows(self, files: Sequence[InputFile], tasks: int) -> DataFrame:
-        """The rows of some files, read by so many tasks at a time."""
-        listed = [(file.path, json.dumps(file.values)) for file in files]
-        named = self.sparkSession.createDataFrame(listed, f"{_FILE} string, given string")
-        spread = named.repartition(min(len(files), tasks)) if len(files) > 1 else named.coalesce(1)
-        return spread.mapInArrow(_Reading(self.files, self._row), self.schema)
+    def rows(self, portions: Sequence[Portion], late: Paths, tasks: int) -> DataFrame:
+        """The rows of some files, read by so many tasks at a time; those of numbered ones lack what is `late`."""
+        return rows_of(self.sparkSession, self.files, self.schema, self._row, portions, late, tasks)
 
     @property
     def _folder(self) -> str:
@@ -83,19 +77,36 @@ class FileStream:
         return "recursiveFileLookup", "true"
 
 
+def rows_of(
+    session: SparkSession,
+    files: Files,
+    schema: st.StructType,
+    row: str | None,
+    portions: Sequence[Portion],
+    late: Paths,
+    tasks: int,
+) -> DataFrame:
+    """The rows of some parts of files as Spark has them; `row` is the column of places, if there is one."""
+    work = tuple(tuple(portions[task::tasks]) for task in range(min(len(portions), tasks)))
+    numbers = session.range(0, len(work), 1, max(1, len(work)))
+    return numbers.mapInArrow(_Reading(files, row, late, work), schema)
+
+
 @dataclass(frozen=True, slots=True)
 class _Reading:
     """What a task does that reads files for Spark."""
 
     files: Files
     row: str | None
+    late: Paths
+    work: tuple[tuple[Portion, ...], ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        place = [] if self.row is None else [pa.field(self.row, pa.int64())]
+        columns = pa.schema([*self.files.columns, *place])
         for batch in batches:
-            for path, given in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-                values = tuple((name, value) for name, value in json.loads(given))
-                part = Portion(path, 0, values=values)
-                for piece in read_placed(self.files, part, self.files.columns, self.row, frozenset(), None):
+            for part in (part for task in batch.column(0).to_pylist() for part in self.work[task]):
+                for piece in read_placed(self.files, part, columns, self.row, self.late, None):
                     yield from piece.to_batches()
 
 

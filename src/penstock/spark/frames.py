@@ -54,6 +54,7 @@ from penstock.spark.layout import (
     through,
     untagged,
     where_pairs,
+    with_payload,
 )
 from penstock.spark.onward import Give, Onward, Then, Write
 from penstock.spark.sinks import deliver, deliver_counted, deliver_written, writes_here
@@ -71,6 +72,7 @@ from penstock.spark.types import (
     union,
 )
 from penstock.spark.work import TURNED_AWAY
+from penstock.storage.scans import Portion
 from penstock.storage.versioned import Plan
 
 _BRANCHES = 3
@@ -159,14 +161,22 @@ class EpochFrames:
         Whether a row is late is decided here and nowhere else.
         """
         sources = self._flow.source_rows
-        parts = [] if batch is None else [batch]
+        parts = [] if batch is None else [self._flow.unsegmented(batch)]
         for source, files in self._files.items():
             if files:
-                parts.append(sources.gathered(source, source.data.rows(files, self._course.tasks)))
+                read = self._portions(source, files)
+                rows = source.data.rows(read, source.lets_go, self._course.tasks)
+                parts.append(sources.gathered(source, rows))
         if self._plan.static:
             static = [source for source in self._flow.frames if not source.data.isStreaming]
-            parts += [sources.gathered(source, source.data) for source in static]
+            parts += [self._flow.rows_given(source) for source in static]
         return judged(union(parts or [self._flow.no_rows()]), sources, self._course.ledger.tracks)
+
+    def _portions(self, source: SourceNode, files: Sequence[InputFile]) -> list[Portion]:
+        """What tasks read of a source for Spark: whole files, unless their parts have numbers."""
+        if source.name in self._plan.late:
+            return self._flow.portions(source, self._plan, files)
+        return [Portion(file.path, 0, values=file.values, segment=file.segment) for file in files]
 
     def _tagged(self, rows: DataFrame) -> DataFrame:
         """What every branch from a source makes of the epoch's rows, in the tagged union."""
@@ -269,6 +279,8 @@ class EpochFrames:
         if windows is not None:
             more += missed(windows, source, schemas.types_of(windows)[str(windows.config.window_start)])
         found = untagged(branch, late, schemas, *more)
+        if source.row is not None:
+            found = with_payload(found, source) if source.name in self._plan.late else found.drop(source.row)
         return found.union(self._turned(source, more)) if source in self._turned_away else found
 
     def _turned(self, source: SourceNode, more: Sequence[Column]) -> DataFrame:
@@ -457,7 +469,7 @@ class EpochFrames:
 
 def _widened(late: DataFrame, source: SourceNode, columns: pa.Schema) -> DataFrame:
     """A source's late rows, as text where another source has a column of that name and another type."""
-    clashing = [field.name for field in source.columns if columns.field(field.name).type != field.type]
+    clashing = [field.name for field in source.given if columns.field(field.name).type != field.type]
     return late.withColumns({name: col(name).cast("string") for name in clashing}) if clashing else late
 
 

@@ -138,9 +138,9 @@ class EpochHere:
     def _fetched(self, batch: DataFrame | None) -> dict[SourceNode, pa.Table]:
         """The rows of DataFrames; raise if they are more than there is room for."""
         sources, frames = self._flow.source_rows, self._flow.frames
-        parts = [batch] if batch is not None and self._flow.streaming else []
+        parts = [self._flow.unsegmented(batch)] if batch is not None and self._flow.streaming else []
         if self._plan.static:
-            parts += [sources.gathered(source, source.data) for source in frames if not source.data.isStreaming]
+            parts += [self._flow.rows_given(source) for source in frames if not source.data.isStreaming]
         if not parts:
             return {}
         tasks, size = self._flow.course.tasks, self._flow.course.share // FETCHED_HERE
@@ -164,7 +164,7 @@ class EpochHere:
         if source.name in self._plan.late or len(given) < threads:
             parts = self._flow.portions(source, self._plan, given)
         else:
-            parts = [Portion(file.path, 0, None, file.values) for file in given]
+            parts = [Portion(file.path, 0, None, file.values, segment=file.segment) for file in given]
         return [read_placed(files, part, columns, source.row, source.lets_go, size, texts="encoded") for part in parts]
 
 

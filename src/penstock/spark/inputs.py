@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.core.errors import SourceError
 from penstock.flow.graph import SourceNode
 from penstock.spark.file_stream import FileStream
+from penstock.spark.segments import SegmentStream
 from penstock.spark.session import exists
 from penstock.storage.files import is_within, local_path
 from penstock.storage.spark_log import SparkLog
@@ -48,8 +49,10 @@ def check_inputs(spark: SparkSession, sources: Sequence[SourceNode], log: SparkL
         raise SourceError.missing(epoch, gone)
 
 
-def folders_read(data: DataFrame | FileStream) -> dict[str, bool]:
+def folders_read(data: DataFrame | FileStream | SegmentStream) -> dict[str, bool]:
     """The folders from which a source streams files, and whether it ignores files that are gone."""
+    if isinstance(data, SegmentStream):
+        return folders_read(data.given)
     if isinstance(data, FileStream):
         # The commits of a Delta table may be cleaned up; whoever reads them tells if they are still needed.
         return {data.files.path: data.files.format == "delta"}

@@ -5,14 +5,16 @@ from __future__ import annotations
 import atexit
 import uuid
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from penstock.core.errors import CheckpointError, ConfigError
-from penstock.core.files import Path, Payload
+from penstock.core.files import Files, Path, Payload
 from penstock.flow.graph import SourceNode, sources_of
 from penstock.flow.sinks import Sink, operators_needed
 from penstock.runtime.payload import AskedTooSoonError, Late, detached, place_of, read_late, untouched
 from penstock.spark.file_stream import FileStream
 from penstock.spark.here import columns_here
+from penstock.spark.segments import SegmentStream, with_row
 from penstock.storage.payload import Home, Paths, forget_decoded, width_of
 from penstock.storage.versioned import Checkpoint
 
@@ -29,11 +31,11 @@ def detached_on_spark(
 
     `homes` is what joins ask for, which goes before what a source was given.
     """
-    sources = [node for node in sources_of(*(sink.node for sink in sinks)) if isinstance(node.data, FileStream)]
+    sources = sources_of(*(sink.node for sink in sinks))
     record = checkpoint.records.read(_RECORD)
     if record is None:
         begun = checkpoint.latest().epoch >= 0 or checkpoint.planned(0) is not None
-        asked = {source: homes.get(source, source.payload) for source in sources}
+        asked = {source: _asked(source, homes) for source in sources}
         columns = {} if begun else _columns(sinks, asked, zone)
         named = {source.name: sorted(map(list, paths)) for source, paths in columns.items()}
         record = {"flow": uuid.uuid4().hex, "columns": named}
@@ -48,10 +50,10 @@ def detached_on_spark(
             source: Late(
                 left[source.name],
                 read_late(source, left[source.name], sinks),
-                Home(checkpoint.uri, record["flow"], start, source.name, source.data.files),
-                source.data.with_row(place_of(source)),
-                homes.get(source, source.payload),
-                width_of(source.data.files, left[source.name]),
+                Home(checkpoint.uri, record["flow"], start, source.name, _files(source)),
+                _data(source, homes.get(source, source.payload)),
+                _asked(source, homes),
+                width_of(_files(source), left[source.name]),
             )
             for source in sources
             if source.name in left
@@ -73,8 +75,27 @@ def _columns(sinks: Sequence[Sink], asked: Mapping[SourceNode, Payload], zone: s
     return {
         source: paths
         for source, paths in found.items()
-        if paths and (asked[source] == "source" or width_of(source.data.files, paths) >= _WIDE)
+        if paths and (asked[source] != "auto" or width_of(_files(source), paths) >= _WIDE)
     }
+
+
+def _asked(source: SourceNode, homes: Mapping[SourceNode, Payload]) -> Payload:
+    """Where payload of a source is to be; of a DataFrame, whose rows cannot be read again, it travels unless told."""
+    asked = homes.get(source, source.payload)
+    return asked if asked == "segments" or isinstance(source.data, FileStream) else "row"
+
+
+def _files(source: SourceNode) -> Files:
+    """What a source reads; of a DataFrame, its columns."""
+    return source.data.files if isinstance(source.data, FileStream) else Files("arrow", "", source.columns)
+
+
+def _data(source: SourceNode, asked: Payload) -> Any:
+    """What the rows of a source come from, with a column for their places."""
+    row = place_of(source)
+    if asked == "segments":
+        return SegmentStream(source.data, _files(source), row)
+    return source.data.with_row(row) if isinstance(source.data, FileStream) else with_row(source.data, row)
 
 
 def _path(names: Sequence[str]) -> Path:

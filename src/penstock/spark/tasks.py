@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
-from penstock.core.files import InputFile, pruned
+from penstock.core.files import InputFile, as_read, pruned
 from penstock.core.progress import Seen, Track
 from penstock.core.rows import TIME
 from penstock.flow.graph import Node, OperatorNode, SourceNode
@@ -70,7 +70,8 @@ class EpochTasks(EpochFrames):
         columns = pruned(source.columns, [(name,) for name in (judge.time, judge.mark) if name is not None])
         seen, late, timeless = Seen(), 0, 0
         for file in self._files[source]:
-            for piece in read_file(source.data.files, file.path, columns, values=file.values):
+            read = as_read(source.data.files, file.segment)
+            for piece in read_file(read, file.path, columns, values=file.values):
                 split = judge.split(piece)
                 seen = both(seen, split.seen)
                 late += split.below

@@ -1,9 +1,9 @@
-"""Payload that stayed in files: which file a row is in, and its columns when a result needs them.
+"""Payload that stayed in files or was put into segments: where that of a row is, and its columns for results.
 
-The place of a row is one number: that of a unit, a file or a row group of one, and its row there. Units are numbered as
-epochs read them; records in the checkpoint say which they are. A unit of which a row is needed is decoded once, into an
-Arrow file on a local disk, from which rows are taken by mapping it: that takes no private memory, and the second epoch
-that needs rows of a unit finds it there.
+The place of a row is one number: that of a unit – a file, a row group of one, or a segment – and its row there. Units
+are numbered as epochs read them; records in the checkpoint say which they are. A unit of a file is decoded once a row
+of it is needed, into an Arrow file on a local disk, from which rows are taken by mapping it: that takes no private
+memory, and the second epoch that needs rows of a unit finds it there. A segment is mapped where it is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -29,11 +29,20 @@ import pyarrow.parquet as pq
 
 from penstock.core.absent import absent
 from penstock.core.errors import SourceError, StateError
-from penstock.core.files import Files, Path, Sizes, Values, pruned
+from penstock.core.files import Files, Path, Sizes, Values, as_read, pruned
 from penstock.core.rows import Indices
-from penstock.storage.files import find_folder
+from penstock.storage.files import find_folder, local_path
 from penstock.storage.records import Records
-from penstock.storage.scans import Portion, Texts, leaves_of, listed_files, portions, read_file, size_of
+from penstock.storage.scans import Portion, Texts, as_type, leaves_of, listed_files, portions, read_file, size_of
+from penstock.storage.segments import (
+    BATCH,
+    Segment,
+    check_segment,
+    copied_segment,
+    delete_segments,
+    first_in,
+    folder_name,
+)
 
 Paths = frozenset[Path]
 """Columns, and fields of structs, of a source."""
@@ -43,9 +52,6 @@ _RECORD = re.compile(r"(\d{12,})\.json")
 
 _ROWS = 32
 """Bits of a place that number rows of a unit."""
-
-_BATCH = 1 << 9
-"""Rows of a batch of a decoded unit."""
 
 _READ = 8_000_000
 """Bytes that are decoded at a time, at most."""
@@ -70,23 +76,30 @@ class Unit:
     portion: Portion
     size: int
     changed: int
+    segment: bool = False
+    """Whether it is a segment, whose name tells what it was."""
 
     def to_json(self) -> list[Any]:
         """For a record."""
         each = self.portion
-        return [each.path, each.nbytes, each.group, each.values, self.size, self.changed]
+        told = [each.path, each.nbytes, each.group, each.values, self.size, self.changed]
+        return [*told, True] if self.segment else told
 
     @classmethod
     def from_json(cls, record: Sequence[Any]) -> Unit:
         """From a record."""
-        path, nbytes, group, values, size, changed = record
+        path, nbytes, group, values, size, changed, *segment = record
         given: Values = tuple((name, value) for name, value in values)
-        return cls(Portion(path, nbytes, group, given), size, changed)
+        return cls(Portion(path, nbytes, group, given), size, changed, bool(segment))
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The files of a source as places of payload; `root` is where the records are, of each source in a folder."""
+    """Where the payload of a source is: in its files, or in segments.
+
+    `root` is where the records are, and the segments, of each source in a folder. `files` are what the source reads;
+    of one that reads no files, they only have its columns.
+    """
 
     root: str
     flow: str
@@ -101,11 +114,33 @@ class Home:
         units = [
             Unit(portion, *_about(path)) for path, values in paths for portion in portions(self.files, path, values)
         ]
+        self._note(first, units)
+        return len(units)
+
+    def new_folder(self, first: int) -> str:
+        """A folder for the segments that will be numbered from `first` on."""
+        return f"{self.root}/{_folder_of(self.source)}/{folder_name(first)}"
+
+    def note_segments(self, first: int, segments: Sequence[Segment]) -> int:
+        """Number some segments of one folder from `first` on, in the same way; how many there are."""
+        self._note(first, [Unit(Portion(path, nbytes), nbytes, 0, True) for path, nbytes in map(_sized, segments)])
+        return len(segments)
+
+    def _note(self, first: int, units: Sequence[Unit]) -> None:
         self._records.write(self._name(first), {"units": [unit.to_json() for unit in units]})
         if not first:
             for folder in ("payload", ""):
                 self._records.sync(folder)
-        return len(units)
+
+    def size(self, first: int) -> int:
+        """The bytes of the segments that were numbered from `first` on."""
+        return sum(unit.size for unit in self._units(first) if unit.segment)
+
+    def check(self, first: int) -> None:
+        """Raise unless the segments that were numbered from `first` on are what was written."""
+        for unit in self._units(first):
+            if unit.segment:
+                check_segment(unit.portion.path)
 
     def forget_after(self, first: int) -> None:
         """Delete records of units after those that begin at `first`: a restored backup knows nothing of them."""
@@ -115,12 +150,13 @@ class Home:
 
     def _firsts(self) -> list[int]:
         """From which numbers on units are on record."""
-        found = map(_RECORD.fullmatch, self._records.list(f"payload/{self.source}"))
+        found = map(_RECORD.fullmatch, self._records.list(_folder_of(self.source)))
         return [int(match[1]) for match in found if match]
 
     def portions(self, first: int) -> list[Portion]:
         """What was numbered from `first` on."""
-        return [replace(unit.portion, number=first + n) for n, unit in enumerate(self._units(first))]
+        units = enumerate(self._units(first))
+        return [replace(unit.portion, number=first + n, segment=unit.segment) for n, unit in units]
 
     def _units(self, first: int) -> list[Unit]:
         record = self._records.read(self._name(first))
@@ -141,12 +177,17 @@ class Home:
         for begin, end in pairwise(edges):
             if begin < end:
                 number = int(numbers[begin])
-                decoded = _DECODED.open(self, number, wanted, min(_READ, size))
-                batches += _taken(decoded, rows[begin:end], self.unit(number).portion.path)
+                opened = self._opened(number, wanted, min(_READ, size))
+                batches += _taken(opened, rows[begin:end], wanted, self.unit(number).portion.path)
         whole = pa.Table.from_batches(batches, schema=wanted).combine_chunks()
         if there.size < places.size or (again[1:] < again[:-1]).any():
             whole = whole.take(pa.array(again))
         return [_field(whole, path) for path in paths]
+
+    def _opened(self, number: int, wanted: pa.Schema, size: int) -> Sequence[pa.RecordBatch]:
+        """A unit in batches of the same length, mapped; it has at least what is `wanted`."""
+        unit = self.unit(number)
+        return _SEGMENTS.open(self, number, unit) if unit.segment else _DECODED.open(self, number, wanted, size)
 
     def unit(self, number: int) -> Unit:
         """The unit of a number."""
@@ -159,7 +200,7 @@ class Home:
                 known.clear()
             known.update({first + n: unit for n, unit in enumerate(self._units(first))})
         if number not in known:
-            raise StateError.corrupt(self._records.path(f"payload/{self.source}"), f"it knows no unit {number}")
+            raise StateError.corrupt(self._records.path(_folder_of(self.source)), f"it knows no unit {number}")
         return known[number]
 
     @property
@@ -167,7 +208,7 @@ class Home:
         return Records(self.root)
 
     def _name(self, first: int) -> str:
-        return f"payload/{self.source}/{first:012d}.json"
+        return _record_of(self.source, first)
 
 
 def read_placed(
@@ -186,7 +227,8 @@ def read_placed(
     plain = columns if row is None else pa.schema([field for field in columns if field.name != row])
     start = None if portion.number is None else portion.number << _ROWS
     left = frozenset() if start is None else late
-    for piece in read_file(files, portion.path, plain, size, portion.group, portion.values, left, texts):
+    read = as_read(files, portion.segment)
+    for piece in read_file(read, portion.path, plain, size, portion.group, portion.values, left, texts):
         if row is None:
             yield piece
         elif start is None:
@@ -194,6 +236,51 @@ def read_placed(
         else:
             yield piece.append_column(row, pa.array(np.arange(start, start + piece.num_rows)))
             start += piece.num_rows
+
+
+def retire(records: Records, source: str, live: Callable[[int], bool], until: int) -> tuple[int, int]:
+    """Delete the records, and the segments, of a source that are numbered below `until` and from no `live` number on.
+
+    Where several attempts have written segments of the same number, those go that the record does not name, and so do
+    those that repeated tasks left among the last ones. How many segments went, and their bytes, comes back.
+    """
+    folder = _folder_of(source)
+    names = records.list(folder)
+    attempts: dict[int, list[str]] = {}
+    for name in names:
+        first = first_in(name)
+        if first is not None and first < until:
+            attempts.setdefault(first, []).append(name)
+    count = size = 0
+    last = max(attempts, default=None)
+    for first, some in attempts.items():
+        if live(first) and len(some) == 1 and first != last:
+            continue
+        kept = _named_in(records, source, first) if live(first) else frozenset()
+        for name in some:
+            gone = delete_segments(f"{records.uri}/{folder}/{name}", kept)
+            count, size = count + gone[0], size + gone[1]
+    for match in filter(None, map(_RECORD.fullmatch, names)):
+        if int(match[1]) < until and not live(int(match[1])):
+            records.delete(f"{folder}/{match[0]}")
+    return count, size
+
+
+def _folder_of(source: str) -> str:
+    """The folder of a source, whose name may have any characters."""
+    return "payload/" + re.sub(r"[^A-Za-z0-9_ -]", lambda found: f"={found[0].encode().hex()}=", source)
+
+
+def _record_of(source: str, first: int) -> str:
+    return f"{_folder_of(source)}/{first:012d}.json"
+
+
+def _named_in(records: Records, source: str, first: int) -> frozenset[str]:
+    """The names of the segments that a record knows."""
+    record = records.read(_record_of(source, first))
+    return frozenset(
+        Unit.from_json(each).portion.path.rpartition("/")[2] for each in (record or {"units": ()})["units"]
+    )
 
 
 _NOTED: dict[tuple[str, str], dict[int, Unit]] = {}
@@ -270,19 +357,45 @@ def forget_decoded(flow: str) -> None:
     _DECODED.forget(flow)
 
 
-def _taken(batches: Sequence[pa.RecordBatch], rows: Indices, path: str) -> Iterator[pa.RecordBatch]:
-    """The rows at some ascending places of a unit, which is in the file at `path`."""
-    number = rows // _BATCH
+def _taken(batches: Sequence[pa.RecordBatch], rows: Indices, wanted: pa.Schema, path: str) -> Iterator[pa.RecordBatch]:
+    """The rows at some ascending places of a unit, which is in the file at `path`, in the columns that are wanted."""
+    if batches and batches[0].schema != wanted:
+        _check_columns(batches[0].schema, wanted, path)
+    number = rows // BATCH
     edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(rows)]
     for begin, end in pairwise(edges):
         at = int(number[begin])
-        where = rows[begin:end] - at * _BATCH
+        where = rows[begin:end] - at * BATCH
         if at >= len(batches) or where[-1] >= batches[at].num_rows:
             raise SourceError(
                 f"Input file {path} has fewer rows than when it was read. Rows of it are in the state without their "
                 f"payload. Put the file back as it was, or write payload='row' and start with a new checkpoint folder."
             )
-        yield batches[at].take(pa.array(where))
+        taken = batches[at].select(wanted.names).take(pa.array(where))
+        yield taken if taken.schema == wanted else _as_wanted(taken, wanted)
+
+
+def _check_columns(there: pa.Schema, wanted: pa.Schema, path: str) -> None:
+    """Raise unless a segment has all columns, and fields of structs, that are wanted."""
+    held = {leaf for field in there for leaf, _ in leaves_of(field.name, field.type)}
+    lacks = next((leaf for f in wanted for leaf, _ in leaves_of(f.name, f.type) if leaf not in held), None)
+    if lacks is not None:
+        raise StateError(
+            f"Segment {path} has no column {lacks!r}: the flow did not need it when its rows came. Leave it out of the "
+            f"results, or start with a new checkpoint folder."
+        )
+
+
+def _as_wanted(rows: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    """Rows of a segment in the columns that are wanted: of structs, only some fields may be."""
+    arrays = [
+        as_type(pa.chunked_array([column]), f.type).chunk(0) for column, f in zip(rows.columns, wanted, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def _sized(segment: Segment) -> tuple[str, int]:
+    return segment.path, segment.nbytes
 
 
 def _field(rows: pa.Table, path: Path) -> pa.Array:
@@ -356,6 +469,59 @@ class _Decoded:
 _DECODED = _Decoded()
 
 
+class _Segments:
+    """Segments as this process has them mapped; of those on another file system there is a copy on a local disk."""
+
+    def __init__(self) -> None:
+        self._mapped: OrderedDict[str, Sequence[pa.RecordBatch]] = OrderedDict()
+
+    def open(self, home: Home, number: int, unit: Unit) -> Sequence[pa.RecordBatch]:
+        """The rows of a segment; it is checked when it is mapped."""
+        uri = unit.portion.path
+        key = f"{uri} {_state_of(uri)}"
+        if key not in self._mapped:
+            self._mapped[key] = self._opened(home, number, uri)
+            while len(self._mapped) > _MAPPED:
+                self._mapped.popitem(last=False)
+        self._mapped.move_to_end(key)
+        return self._mapped[key]
+
+    def _opened(self, home: Home, number: int, uri: str) -> Sequence[pa.RecordBatch]:
+        path = local_path(uri)
+        if path is None:
+            path = f"{_folder(home.flow)}/{number}-{hashlib.sha1(uri.encode()).hexdigest()}.arrow"
+            _make_folder(os.path.dirname(path))
+            with _alone(f"{path}.lock"):
+                if not os.path.exists(path):
+                    _make_room(os.path.dirname(path))
+                    copied_segment(uri, f"{path}.draft")
+                    os.replace(f"{path}.draft", path)
+            with suppress(OSError):
+                os.utime(path)
+        else:
+            check_segment(uri)
+        try:
+            with pa.memory_map(path) as source, pa.ipc.open_file(source) as file:
+                return [file.get_batch(n) for n in range(file.num_record_batches)]
+        except (pa.ArrowInvalid, OSError) as broken:
+            raise StateError.corrupt(uri, str(broken)) from broken
+
+
+_SEGMENTS = _Segments()
+
+
+def _state_of(uri: str) -> str:
+    """What tells whether a segment was touched since it was checked; one on another file system is not asked again."""
+    path = local_path(uri)
+    if path is None:
+        return ""
+    try:
+        about = os.stat(path)
+    except FileNotFoundError as gone:
+        raise StateError.missing(path) from gone
+    return f"{about.st_ino} {about.st_size} {about.st_mtime_ns}"
+
+
 def _of_size(pieces: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
     """The rows of some pieces in batches of the same length, but for the last."""
     held: list[pa.Table] = []
@@ -363,11 +529,11 @@ def _of_size(pieces: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
     for piece in pieces:
         held.append(piece)
         waiting += piece.num_rows
-        if waiting >= _BATCH:
+        if waiting >= BATCH:
             whole = pa.concat_tables(held).combine_chunks()
-            full = waiting // _BATCH * _BATCH
-            for start in range(0, full, _BATCH):
-                yield _batch(whole.slice(start, _BATCH))
+            full = waiting // BATCH * BATCH
+            for start in range(0, full, BATCH):
+                yield _batch(whole.slice(start, BATCH))
             held, waiting = [whole.slice(full)], waiting - full
     if waiting:
         yield _batch(pa.concat_tables(held).combine_chunks())

@@ -74,6 +74,8 @@ class Portion:
     values: Values = ()
     number: int | None = None
     """Its number among the units of its source, if rows of it may be asked for again (`storage.payload`)."""
+    segment: bool = False
+    """Whether it is a segment that rows of the source were put into."""
 
 
 def portions(files: Files, path: str, values: Values = ()) -> list[Portion]:

@@ -12,12 +12,12 @@ by the same plan, so that it does the same; what an attempt left behind is swept
     staged/…           what the shards of an epoch have done, before it is committed
     state/<operator>/  pages
     payload.json       which columns of which sources rows may leave behind
-    payload/<source>/  which files, and row groups of them, rows that did are in
+    payload/<source>/  which files, row groups of them, or segments rows that did are in; and the segments
     tables/<operator>/ master tables that were given as rows
     spark/             what Spark itself remembers: the offsets of each epoch
 
-All but the pages and Spark's files are sealed records (`storage.records`). Pages that an operator keeps elsewhere are
-named by their whole path or URI.
+All but the pages, segments and Spark's files are sealed records (`storage.records`). Pages that an operator keeps
+elsewhere are named by their whole path or URI.
 
 Only files of ours are deleted: those in folders of the flow's own operators whose names have the pattern that tasks
 give. Links are not followed.
@@ -29,9 +29,9 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 from pyarrow import fs
 
@@ -39,8 +39,10 @@ from penstock.core.errors import CheckpointError, LeaseError, StateError
 from penstock.core.operator import State
 from penstock.core.pages import Page, names_of
 from penstock.core.progress import Track
+from penstock.core.time import TIME_MAX
 from penstock.storage.files import delete_own, find_folder, listed, open_folder, page_epoch, split_name
 from penstock.storage.lease import Lease, take
+from penstock.storage.payload import retire
 from penstock.storage.records import Create, Records, as_text
 from penstock.storage.spark_log import Batch, SparkLog
 
@@ -61,7 +63,7 @@ _HALF = re.compile(r"(?:plan|ledger)/(\d{8,})\.json\.[0-9a-f]{12}\.draft")
 _DRAFT = re.compile(r"flow\.json\.[0-9a-f]{12}\.draft")
 """Names of the folders of attempts, of what is staged there, of ledgers and plans, and of those half written."""
 
-_FOLDERS = ("flow.json", "start.json", "plan", "ledger", "lease", "staged", "state")
+_FOLDERS = ("flow.json", "start.json", "plan", "ledger", "lease", "staged", "state", "payload")
 """What must not be a link: files in there are deleted."""
 
 
@@ -123,6 +125,17 @@ class Plan:
         return cls(**{**record, "tracks": tracks, "late": late})
 
 
+class Kept(NamedTuple):
+    """Units of a source, from a number until before another, that rows in state may be in (`storage.payload`)."""
+
+    first: int
+    end: int
+    latest: int
+    """The latest event time of their rows,"""
+    nbytes: int
+    """and the bytes of those that are segments."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """What an epoch left: how far each source and port has got, and the state of every shard of every operator."""
@@ -137,9 +150,15 @@ class Ledger:
     versions: Mapping[str, str] = field(default_factory=dict)
     batch: Batch = field(default_factory=dict)
     units: Mapping[str, int] = field(default_factory=dict)
-    """How many units of each source are numbered (`storage.payload`)."""
+    """How many units of each source are numbered (`storage.payload`),"""
+    kept: Mapping[str, tuple[Kept, ...]] = field(default_factory=dict)
+    """and which of them rows in state may be in."""
     joins: Mapping[str, Any] = field(default_factory=dict)
     """What was counted of each join of several streams."""
+
+    def needs(self, source: str, number: int) -> bool:
+        """Whether rows in state may be in the unit of a source that has a number."""
+        return any(first <= number < end for first, end, *_ in self.kept.get(source, ()))
 
     def names(self, operator: str) -> set[str]:
         """The stored batches that an operator's pages need."""
@@ -158,6 +177,7 @@ class Ledger:
             "versions": self.versions,
             "batch": self.batch,
             "units": self.units,
+            "kept": self.kept,
             "joins": self.joins,
         }
 
@@ -175,8 +195,16 @@ class Ledger:
             versions=record["versions"],
             batch=record["batch"],
             units=record.get("units", {}),
+            kept=_kept(record),
             joins=record.get("joins", {}),
         )
+
+
+def _kept(record: Mapping[str, Any]) -> dict[str, tuple[Kept, ...]]:
+    """The units that a ledger keeps; one from before that was noted keeps all that there are."""
+    if "kept" not in record:
+        return {name: (Kept(0, end, TIME_MAX, 0),) for name, end in record.get("units", {}).items()}
+    return {name: tuple(Kept(*each) for each in some) for name, some in record["kept"].items()}
 
 
 class Checkpoint:
@@ -319,6 +347,16 @@ class Checkpoint:
             else:
                 self.records.delete(f"state/{operator}/{rest}")
 
+    def retire(self, source: str, ledgers: Sequence[Ledger]) -> tuple[int, int]:
+        """Delete what is on record of units of a source, and its segments, that no version needs which is kept.
+
+        How many segments that were, and their bytes, comes back. Those of the epoch after the last one stay.
+        """
+        until = max((ledger.units.get(source, 0) for ledger in ledgers), default=0)
+        return retire(
+            self.records, source, lambda number: any(ledger.needs(source, number) for ledger in ledgers), until
+        )
+
     def check(self, ledger: Ledger) -> None:
         """Raise if something is missing that goes with `ledger`, or of another age: a page, or Spark's files."""
         planned = self.planned(ledger.epoch + 1)
@@ -342,7 +380,7 @@ class Checkpoint:
                 raise StateError.missing(name if split_name(name)[0] else self.records.path(f"state/{operator}/{name}"))
 
     def vacuum(self) -> tuple[int, int]:
-        """Delete every page and staged record that no kept version needs; give back how many pages and bytes it was.
+        """Delete every page, segment and staged record that no kept version needs; how many files and bytes it was.
 
         What the epoch after the last committed one has written stays: somebody may be at it.
         """
@@ -361,6 +399,9 @@ class Checkpoint:
             files += len(old)
             size += sum(self._size(operator, name) for name in old)
             self.drop(operator, old)
+        for source in sorted({name for ledger in kept for name in ledger.units}):
+            count, nbytes = self.retire(source, kept)
+            files, size = files + count, size + nbytes
         for attempt in self.records.list("staged"):
             found = _ATTEMPT.fullmatch(attempt)
             if found and int(found[1]) <= last:
@@ -426,7 +467,8 @@ class Checkpoint:
     def _refuse_links(self) -> None:
         """Refuse folders that are links to elsewhere."""
         state = [f"state/{operator}" for operator in (() if self._is_link("state") else self.records.list("state"))]
-        ours = [*_FOLDERS, *state]
+        payload = [f"payload/{name}" for name in (() if self._is_link("payload") else self.records.list("payload"))]
+        ours = [*_FOLDERS, *state, *payload]
         for name in ours:
             if self._is_link(name):
                 path = self.records.path(name)

@@ -145,6 +145,11 @@ class MultiJoin(ByMethod[MultiJoinMethod]):
         return {**Operator.fixed(self), "on": self.on, "prefixes": self.prefixes}
 
     @property
+    def ahead(self) -> int | None:
+        """A result has the time of one of its rows, and they are so near each other."""
+        return self.within.reach(self.unit).farthest
+
+    @property
     def compacts(self) -> bool:
         """Its pages may be merged between epochs."""
         return True

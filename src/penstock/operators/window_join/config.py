@@ -223,6 +223,11 @@ class WindowJoin(ByMethod[JoinMethod]):
         return Bounds((individual[0], individual[1]), (joint[0], joint[1]))
 
     @property
+    def ahead(self) -> int | None:
+        """A result has the time of one of its rows, and they are so near each other."""
+        return self.within.reach(self.unit).farthest
+
+    @property
     def compacts(self) -> bool:
         """Its pages may be merged between epochs."""
         return True
