@@ -37,6 +37,7 @@ from penstock.core.errors import (
 from penstock.core.progress import blocks, bounded_delay, bounded_tuples, ordered, punctuated, timer
 from penstock.core.windows import landmark, rows, session, slide_by_tuple, sliding
 from penstock.core.within import always, band, tumbling, windows
+from penstock.flow.materialize import late
 from penstock.local.flow import LocalFlow
 from penstock.operators.aggregate import Buffering
 from penstock.operators.aggregate.config import early
@@ -115,6 +116,7 @@ __all__ = [
     "heavy_hitters",
     "landmark",
     "last",
+    "late",
     "max",
     "mean",
     "median",

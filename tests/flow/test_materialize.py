@@ -26,7 +26,11 @@ def streams(flow, tmp_path):
     return {name: flow.parquet(tmp_path / name, time="t", name=name) for name in "ab"}
 
 
-@pytest.mark.parametrize("when", ["auto", "early", "late", {"a": "late"}, {"a": "late", "b": "early"}])
+@pytest.mark.parametrize(
+    "when",
+    ["auto", "early", "late", pk.late(), pk.late(decoupled=True), {"a": "late"}, {"a": "late", "b": "early"}],
+    ids=str,
+)
 def test_f19_results_are_the_same_whenever_rows_get_their_payload(flow, streams, when):
     rows = flow.join(**streams, on=ON, materialize=when).to_memory()
     flow.run()
@@ -62,6 +66,12 @@ class TestRefused:
     def test_an_unknown_word(self, flow, streams):
         with pytest.raises(ConfigError, match="materialize='never' must be one of auto, early, late"):
             flow.join(**streams, on=ON, materialize="never")
+
+    def test_what_is_decoupled_for_one_stream(self, flow, streams):
+        with pytest.raises(ConfigError, match=r"speaks of all results of a join. Write materialize=pk.late\(decoupled"):
+            flow.join(**streams, on=ON, materialize={"a": pk.late(decoupled=True)})
+        with pytest.raises(ConfigError, match=r"late\(decoupled='yes'\) must be True or False"):
+            pk.late(decoupled="yes")
 
     def test_an_unknown_stream(self, flow, streams):
         with pytest.raises(ConfigError, match=r"names no stream of this join\. Its streams are: a, b"):

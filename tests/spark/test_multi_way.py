@@ -45,8 +45,8 @@ def ran(spark, cases: Sequence[MultiWayCase], folder: Path, frames: bool) -> lis
                     else flow.parquet(rows.folder, schema=SCHEMA, max_files=1, **told)
                 )
             asked = {"on": case.on, "within": case.within, "plan": case.plan, "method": case.method, "time": case.time}
-            if not frames:
-                asked["materialize"] = ["late", "early", {case.aliases[0]: "late"}, "auto"][n % 4]
+            when = [pk.late(decoupled=True), "late", {case.aliases[0]: "late"}, "early", "auto"]
+            asked["materialize"] = when[(n + int(folder.name)) % len(when)]
             joined = flow.join(**streams, **asked, key=case.key, name=f"j{n}")
             found.append(joined.to_memory())
         flow.run(end=epoch == EPOCHS - 1)

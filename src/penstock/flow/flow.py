@@ -22,7 +22,7 @@ from penstock.core.within import Within
 from penstock.flow.display import Explanation, Status, preformatted
 from penstock.flow.graph import Node, OperatorNode, Pairs, SourceNode, check_unique, sources_of
 from penstock.flow.groups import guarded
-from penstock.flow.materialize import asked_by_stream, asked_homes
+from penstock.flow.materialize import Late, asked_by_stream, asked_homes
 from penstock.flow.multi_way import KeyLike, MultiWay
 from penstock.flow.plans import Materialize
 from penstock.flow.report import Report
@@ -401,7 +401,7 @@ class Flow(abc.ABC):
         plan: str = "auto",
         time: str = "latest",
         method: MultiJoinMethodLike = "auto",
-        materialize: Materialize | Mapping[str, Materialize] = "auto",
+        materialize: Materialize | Late | Mapping[str, Materialize] = "auto",
         key: Mapping[str, KeyLike] | None = None,
         name: str | None = None,
         **streams: Stream,
@@ -416,10 +416,11 @@ class Flow(abc.ABC):
         `time`: which of its rows' times a result has for the next operator: the latest, the earliest, or that of one
         stream, by its name. `method`: how one operator joins them all, ``"msj"`` if left out. `materialize`: when rows
         get the columns that the join only passes on: ``"early"`` they bring them, ``"late"`` results fetch them from
-        the files that the rows came from; or one of these by stream, ``{"li": "late"}``. It is the `payload` of the
-        streams' sources, in other words, and chosen by cost if left out. `key`: the columns that tell the rows of a
-        stream apart, ``{"li": ["orderkey", "linenumber"]}``. Plans are chosen by them; results do not depend on them:
-        of two rows with one key both are joined.
+        the files that the rows came from, or from segments if it was no files; or one of these by stream,
+        ``{"li": "late"}``. It is the `payload` of the streams' sources, in other words, and chosen by cost if left out.
+        With ``pk.late(decoupled=True)`` results fetch them, and come out, an epoch later. `key`: the columns that tell
+        the rows of a stream apart, ``{"li": ["orderkey", "linenumber"]}``. Plans are chosen by them; results do not
+        depend on them: of two rows with one key both are joined.
 
         A column keeps its name if no other stream has one like it, or all that have it are joined by it; else it is led
         by the name of its stream, as in ``o_comment``.
@@ -440,8 +441,9 @@ class Flow(abc.ABC):
             raise ConfigError("A join takes two streams or more. Write flow.join(a=…, b=…, on=['a.k = b.k']).")
         self._check_streams(streams)
         homes = asked_homes(streams, materialize, self._homes)
+        apart = isinstance(materialize, Late) and materialize.decoupled
         joined = MultiWay(streams, on, within, key, asked_by_stream(streams, materialize), self._homes | homes)
-        results = joined.build(plan, time, name, method)
+        results = joined.build(plan, time, name, method, "later" if apart else "at once")
         self._homes |= homes
         return results
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
 from penstock.core.errors import ConfigError
@@ -13,19 +14,48 @@ from penstock.flow.plans import Materialize
 if TYPE_CHECKING:
     from penstock.flow.stream import Stream
 
+@dataclass(frozen=True, slots=True)
+class Late:
+    """Results get their payload late: in their epoch, or `decoupled` from the join, in the epoch after it."""
+
+    decoupled: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.decoupled, bool):
+            raise ConfigError(f"late(decoupled={self.decoupled!r}) must be True or False.")
+
+
+def late(*, decoupled: bool = False) -> Late:
+    """Let the results of ``flow.join`` get their payload late; `decoupled`, they follow an epoch after the join.
+
+    The join is then done with an epoch as soon as it knows which rows meet. ``materialize=pk.late()`` is
+    ``materialize="late"``.
+
+    >>> import penstock as pk, pyarrow as pa
+    >>> flow = pk.LocalFlow()
+    >>> a, b = (flow.source(pa.table({"k": [1], "t": [0], "note": [n]}), time="t") for n in "ab")
+    >>> rows = flow.join(a=a, b=b, on="a.k = b.k", materialize=pk.late(decoupled=True)).to_memory()
+    >>> epochs = flow.run().progress().epochs
+    >>> rows.table().select(["a_note", "b_note"]).to_pylist(), [epoch.rows_out for epoch in epochs]
+    ([{'a_note': 'a', 'b_note': 'b'}], [0, 1])
+    """
+    return Late(decoupled)
+
+
 _IN: dict[Payload, str] = {"row": "the row", "source": "the source", "segments": "segments"}
 
 
 def asked_by_stream(
-    streams: Iterable[str], materialize: Materialize | Mapping[str, Materialize]
+    streams: Iterable[str], materialize: Materialize | Late | Mapping[str, Materialize]
 ) -> Mapping[str, Materialize]:
     """What is asked of each stream that something is asked of."""
-    return materialize if isinstance(materialize, Mapping) else dict.fromkeys(streams, materialize)
+    written = "late" if isinstance(materialize, Late) else materialize
+    return written if isinstance(written, Mapping) else dict.fromkeys(streams, written)
 
 
 def asked_homes(
     streams: Mapping[str, Stream],
-    materialize: Materialize | Mapping[str, Materialize],
+    materialize: Materialize | Late | Mapping[str, Materialize],
     known: Mapping[SourceNode, Payload],
 ) -> dict[SourceNode, Payload]:
     """Where payload of the sources of some streams is to be; `known` is what other joins have asked for."""
@@ -35,6 +65,11 @@ def asked_homes(
         if alias not in streams:
             raise ConfigError(
                 f"materialize={{{alias!r}: …}} names no stream of this join. Its streams are: {', '.join(streams)}."
+            )
+        if isinstance(when, Late):
+            raise ConfigError(
+                f"materialize={{{alias!r}: {when}}}: late(…) speaks of all results of a join. Write materialize="
+                f"pk.late(decoupled=True), or {{{alias!r}: 'late'}} for one stream."
             )
         if when not in get_args(Materialize):
             raise ConfigError(f"materialize={when!r} must be one of {', '.join(get_args(Materialize))}.")

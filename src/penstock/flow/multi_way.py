@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -130,8 +130,15 @@ class MultiWay:
         self._check()
         self._keys = self._read_keys(key)
 
-    def build(self, plan: str, time: str, name: str | None, method: MultiJoinMethodLike = "auto") -> Stream:
-        """The results."""
+    def build(
+        self,
+        plan: str,
+        time: str,
+        name: str | None,
+        method: MultiJoinMethodLike = "auto",
+        when: Literal["at once", "later"] = "at once",
+    ) -> Stream:
+        """The results, in the epoch of their last row or `later`: in the one after that."""
         self._check_time(time)
         called, by = self._flow._operator_name(name, "join"), read_method(method)
         chosen, why = self._plan(plan, method, called)
@@ -139,14 +146,19 @@ class MultiWay:
             called, chosen, why, self._keys, self._sizes, self._widths(), self._asked, self._flow._leaves_payload
         )
         if _is_linear(chosen, by):
-            results = self._shown(self._linear(join, time, by, name))
+            results = self._linear(join, time, by, name)
         elif by == "auto":
-            results = self._shown(self._built(join, time, name).rows)
+            results = self._built(join, time, name).rows
         else:
             raise ConfigError(
                 f"method={method!r} is for one operator that joins all streams, but plan={plan!r} is a tree of joins. "
                 f"Write plan={' '.join(self._relations)!r}, or leave method= out."
             )
+        if when == "later":
+            ends = (self._inside(end) for each in self._predicates for end in _ends(each))
+            key = next(column for column in ends if column in results.columns.names)
+            results = results._later(key, None if name is None else f"{name}-later")
+        results = self._shown(results)
         for condition in self._conditions:
             if len({alias for alias, _ in self._named(condition)}) > 1:
                 results = results.where(self._over_results(condition))

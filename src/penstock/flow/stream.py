@@ -47,7 +47,7 @@ from penstock.operators.lookup import METHODS as LOOKUP_METHODS
 from penstock.operators.lookup import LookupJoin, LookupMethodLike
 from penstock.operators.lookup.config import LookupHow, check_names, in_order_of
 from penstock.operators.lookup.shedding import Shed, Shedding
-from penstock.operators.progress import Distinct, DupElim, Sort
+from penstock.operators.progress import Distinct, DupElim, Later, Sort
 from penstock.operators.window_join import JoinKeys, JoinTime, Near, WindowJoin
 from penstock.operators.window_join.config import default_time, read_how, read_on
 from penstock.operators.window_join.methods import JoinMethodLike, read_method
@@ -337,6 +337,10 @@ class Stream(Outlets):
         """
         return self._progress(Sort(), (), (self._node,), name, "sort")
 
+    def _later(self, key: str, name: str | None) -> Stream:
+        """The same rows an epoch later; tasks share them by `key`."""
+        return self._progress(Later(), (key,), (self._node,), name, "later")
+
     def merge(self, *others: Stream, name: str | None = None) -> Stream:
         """All the rows of these streams in order of event time.
 
@@ -529,7 +533,7 @@ class Stream(Outlets):
 
     def _progress(
         self,
-        config: DupElim | Distinct | Sort,
+        config: DupElim | Distinct | Later | Sort,
         keys: tuple[str, ...],
         members: tuple[Node, ...],
         name: str | None,

@@ -200,6 +200,8 @@ class _Missing(NamedTuple):
     row: str
     home: Any
     path: Path
+    width: float
+    """About how many bytes rows have left in the source."""
 
 
 class _Made(NamedTuple):
@@ -273,7 +275,7 @@ class _Making:
             payload=late.payload,
             width=late.width,
         )
-        return _Made(made, {path: _Missing(row, late.home, path) for path in sorted(late.paths)})
+        return _Made(made, {path: _Missing(row, late.home, path, late.width) for path in sorted(late.paths)})
 
     def _select(self, node: SelectNode) -> _Made:
         columns, texts, used = node.input.columns, [], set()
@@ -350,11 +352,15 @@ class _Making:
         return self._fetch(made, node, [row for row in made.rows if row in wanted])
 
     def _fetch(self, made: _Made, node: Node, rows: Sequence[str]) -> _Made:
-        """A stream with what is missing by some columns of places, and without these columns."""
+        """A stream with what is missing by some columns of places, and without these columns.
+
+        The lightest payload comes first, so that as little as can be is carried while the others are fetched (F08).
+        """
         if not rows:
             return made
         fetched = []
-        for row in rows:
+        widths = {what.row: what.width for what in made.missing.values()}
+        for row in sorted(rows, key=lambda each: widths[each]):
             ours = {(part, what) for part, what in made.missing.items() if what.row == row}
             columns = {part[0]: what.path[: len(what.path) - len(part) + 1] for part, what in sorted(ours, key=str)}
             home = next(iter(ours))[1].home

@@ -73,9 +73,9 @@ class Fetch:
         return rows.select([*self.columns, TIME] if TIME in rows.column_names else list(self.columns))
 
     def pieces(self, rows: pa.Table, size: int) -> Iterator[pa.Table]:
-        """The same in pieces of about `size` bytes, in the order of their places in the first source."""
+        """The same in pieces of about `size` bytes, in the order of their places in the source with most payload."""
         if rows.num_rows > _FEW:
-            rows = rows.take(pc.sort_indices(rows.column(self.fetched[0].row)))
+            rows = rows.take(pc.sort_indices(rows.column(self.fetched[-1].row)))
         start, more = 0, _FEW
         while start < rows.num_rows or not start:
             piece = self.whole(rows.slice(start, more), size)

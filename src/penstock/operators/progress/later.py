@@ -1,0 +1,115 @@
+"""Rows that leave an epoch later than they came: what made them is done with them, and what is dear follows.
+
+Every row comes out once, unchanged: in the epoch after the one in which it came, or at the end of its stream. Until
+then it waits in pages, which are state like any other. A join of several streams holds its results so, as keys, times
+and places, where they are to get their payload apart from the join (F20).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.core.budget import Budget
+from penstock.core.meter import Meter
+from penstock.core.operator import Allowance, Operator, Origin, Out, State
+from penstock.core.pages import PageStore
+from penstock.core.progress import Bounds
+from penstock.core.rows import RowType
+from penstock.core.time import TIME_MAX, TIME_MIN, Time
+from penstock.operators.progress.held import Held
+
+_WAITS = 0
+"""The kind of pages with rows that wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Later(Operator):
+    """Let rows go in the epoch after the one in which they came.
+
+    >>> Later().says()
+    'rows leave in the epoch after the one in which they came'
+    """
+
+    def says(self, inputs: tuple[RowType, ...] = ()) -> str:
+        """What it does, in words."""
+        return "rows leave in the epoch after the one in which they came"
+
+    def bounds(self, *ports: Time) -> Bounds:
+        """As the rows', but for those that wait, of which the host knows by their pages."""
+        return Bounds.at(ports[0])
+
+    @property
+    def held_kinds(self) -> frozenset[int]:
+        """All its pages."""
+        return frozenset({_WAITS})
+
+    @property
+    def waits_for_bounds(self) -> bool:
+        """Rows wait for the next epoch, not for a bound."""
+        return False
+
+    def carries(self, inputs: tuple[RowType, ...]) -> dict[str, Origin]:
+        """All but keys and time."""
+        (rows,) = inputs
+        looked_at = {*rows.keys, rows.time}
+        return {name: Origin(0, name) for name in rows.columns.names if name not in looked_at}
+
+    def logic(
+        self, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State, meter: Meter | None = None
+    ) -> Waiting:
+        """At work."""
+        return Waiting(self, inputs[0], store, budget, state, meter)
+
+
+class Waiting:
+    """Rows of the last epoch that leave in this one, and rows of this one that wait."""
+
+    def __init__(
+        self, config: Later, rows: RowType, store: PageStore, budget: Budget, state: State, meter: Meter | None
+    ) -> None:
+        self._config = config
+        self._type = rows
+        self._meter = meter
+        self._due = Held(rows.inside, store, budget, state.pages)
+        self._came = Held(rows.inside, store, budget)
+        self._waiting = 0
+        self._bound = TIME_MIN
+
+    def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
+        """Rows wait."""
+        self._waiting += rows.num_rows
+        self._came.put(rows, _WAITS)
+        return iter(())
+
+    def advance(self, port: int, bound: Time) -> Iterator[Out]:
+        """What has waited since the last epoch leaves; at the end of the stream, all does."""
+        self._bound = max(self._bound, bound)
+        yield from self._leave(self._due)
+        if self._bound == TIME_MAX:
+            yield from self._leave(self._came)
+            self._waiting = 0
+
+    def _leave(self, held: Held) -> Iterator[Out]:
+        for rows in held.take(TIME_MAX):
+            if self._meter is not None:
+                self._meter.defer(rows.num_rows)
+            yield Out("results", self._type.leave(rows))
+
+    def idle(self, work: Allowance) -> Iterator[Out]:
+        """What is due has left."""
+        return iter(())
+
+    def bounds(self) -> Bounds:
+        """As the config says."""
+        return self._config.bounds(self._bound)
+
+    def state(self) -> State:
+        """What waits for the next epoch."""
+        return State((*self._due.pages, *self._came.pages))
+
+    def counts(self) -> dict[str, int]:
+        """Rows that wait for an epoch."""
+        return {"queued": self._waiting}
