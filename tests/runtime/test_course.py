@@ -12,6 +12,7 @@ from penstock.core.pages import Page
 from penstock.core.progress import Seen, Track
 from penstock.core.time import TIME_MAX, TIME_MIN
 from penstock.flow.graph import OperatorNode
+from penstock.local.files import detached_here
 from penstock.runtime.course import Course
 from penstock.runtime.records import ShardRecord
 from penstock.runtime.tracks import ended, followed, woken
@@ -143,3 +144,43 @@ def test_tracks_follow_rows_and_a_silent_source_holds_nobody_back():
     assert followed(sources, after, {}, now=60)["b"].heard == 0, "no row came"
     assert {track.bound for track in ended(sources, {}).values()} == {TIME_MAX}
     assert course.before(course.operators[0]) == (TIME_MIN, TIME_MIN)
+
+
+class TestUnitsThatAreKept:
+    """Payload that rows in state may be in."""
+
+    def course(self, tmp_path, within: object) -> Course:
+        flow = pk.LocalFlow()
+        rows = ROWS.append_column("note", pa.array(["x", "y"]))
+        a, b = (flow.source(rows, time="t", name=name, payload="segments") for name in "ab")
+        a.join(b, on="k", within=within, name="pairs").to_memory()
+        sinks = detached_here(flow._sinks, str(tmp_path), {})
+        return Course(sinks, 10**6, 2, Ledger(), lambda node: node.config.master.table)
+
+    def left(self, course: Course, first: int, latest: int, *pages: Page) -> list[int]:
+        """The first numbers of what source a keeps, after an epoch of whose rows `latest` is the latest time."""
+        late, state = plan(late={"a": (first, 1)}), {"pairs": (State(pages),)}
+        course.ledger = course.left(late, tracks(0, 0), tracks(0, 0), state, {"a": (latest, 100)})
+        return [each.first for each in course.ledger.kept["a"]]
+
+    def test_go_with_the_last_row_that_may_be_in_them(self, tmp_path):
+        course = self.course(tmp_path, pk.band(before=2, after=3))
+        assert self.left(course, 0, 44, page(0, 20)) == [0]
+        assert self.left(course, 1, 50, page(0, 47), page(1, 60)) == [0, 1], "results may be 3 steps later than rows"
+        assert course.payload_bytes == {"a": 200}
+        assert self.left(course, 2, 60, page(0, 48), page(1, 60)) == [1, 2]
+        assert self.left(course, 3, 70) == [], "nothing is in state"
+        assert course.ledger.units == {"a": 4}
+
+    def test_stay_without_a_window(self, tmp_path):
+        course = self.course(tmp_path, pk.always())
+        assert self.left(course, 0, 44, page(0, 90)) == [0]
+
+    def test_are_told_apart_in_few_ranges(self, tmp_path):
+        course = self.course(tmp_path, pk.always())
+        for number in range(600):
+            self.left(course, number, number, page(0, 0))
+        kept = course.ledger.kept["a"]
+        assert len(kept) <= 257
+        assert all(course.ledger.needs("a", number) for number in range(600))
+        assert sum(each.nbytes for each in kept) == 60_000

@@ -239,11 +239,7 @@ class Course:
             kept.append(Kept(first, first + count, *behind[source.name]))
         since = min((self._since(node, states[node.name]) for node in self._holds(source)), default=TIME_MAX)
         needed = [each for each in kept if each.latest >= since and since < TIME_MAX]
-        while len(needed) > _RANGES:
-            pairs = zip(needed[::2], needed[1::2], strict=False)
-            odd = needed[-1:] if len(needed) % 2 else []
-            needed = [Kept(a.first, b.end, max(a.latest, b.latest), a.nbytes + b.nbytes) for a, b in pairs] + odd
-        return tuple(needed)
+        return tuple(needed if len(needed) <= _RANGES else _paired(needed))
 
     def _holds(self, source: SourceNode) -> list[OperatorNode]:
         """The operators whose state may have places of rows of a source."""
@@ -345,3 +341,16 @@ class Course:
         """The earliest event time of the rows that wait in an operator since earlier epochs."""
         pages = (page for state in self.held(node) for page in state.pages)
         return min((page.min_time for page in pages if page.kind in config.held_kinds), default=TIME_MAX)
+
+
+def _paired(kept: Sequence[Kept]) -> list[Kept]:
+    """Ranges of units, every two of which were one if both are of segments, or of files."""
+    fewer: list[Kept] = []
+    for each in kept:
+        last = fewer[-1] if fewer else None
+        if last is not None and last in kept and bool(last.nbytes) == bool(each.nbytes):
+            latest, nbytes = max(last.latest, each.latest), last.nbytes + each.nbytes
+            fewer[-1] = Kept(last.first, each.end, latest, nbytes)
+        else:
+            fewer.append(each)
+    return fewer

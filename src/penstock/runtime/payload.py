@@ -71,8 +71,13 @@ def untouched(sinks: Sequence[Sink], sources: Collection[SourceNode]) -> dict[So
 
 def detached(sinks: Sequence[Sink], late: Mapping[SourceNode, Late]) -> list[Sink]:
     """The sinks of the same flow, over streams that leave some columns behind and fetch them where they are needed."""
+    return detached_and_told(sinks, late)[0]
+
+
+def detached_and_told(sinks: Sequence[Sink], late: Mapping[SourceNode, Late]) -> tuple[list[Sink], Told]:
+    """The same, and which columns of the ports of operators rows may lack in state, and what these are in a source."""
     making = _Making(late)
-    return [making.sink(sink) for sink in sinks]
+    return [making.sink(sink) for sink in sinks], making.told
 
 
 def read_late(source: SourceNode, paths: Paths, sinks: Sequence[Sink]) -> Paths:
@@ -216,10 +221,15 @@ class _Made(NamedTuple):
         return list(dict.fromkeys(each.row for each in self.missing.values()))
 
 
+Told = dict[str, list[dict[str, str]]]
+"""By the name of an operator, for each port, what columns are that rows may lack."""
+
+
 class _Making:
     """Writes the flow anew: columns of places beside those of users, and fetches where something missing is needed."""
 
     def __init__(self, late: Mapping[SourceNode, Late]) -> None:
+        self.told: Told = {}
         self._late = late
         self._made: dict[Node, _Made] = {}
         self._whole: dict[Node, Node] = {}
@@ -310,6 +320,10 @@ class _Making:
                 made = _Made(made.node, {})
             taken = {row for earlier in parts for row in earlier.rows}
             parts.append(self._told_apart(made, taken, f"{node.name}:{port}"))
+        self.told[node.name] = [
+            {".".join(part): f"{what.row}: {'.'.join(what.path)}" for part, what in made.missing.items()}
+            for made in parts
+        ]
         types = tuple(
             replace(rows, columns=pa.schema([*rows.columns, *(pa.field(row, pa.int64()) for row in made.rows)]))
             for rows, made in zip(node.types, parts, strict=True)

@@ -133,7 +133,7 @@ class Kept(NamedTuple):
     latest: int
     """The latest event time of their rows,"""
     nbytes: int
-    """and the bytes of those that are segments."""
+    """and their bytes if they are segments; none if they are files."""
 
 
 @dataclass(frozen=True, slots=True)
