@@ -321,3 +321,22 @@ class TestSegments:
             flow.run(end=epoch == 3)
             tables.append(out.table())
         assert counted(*tables) == expected(4)
+
+
+def test_a_column_that_state_lacks_may_not_become_another_one(spark, tmp_path, feeds):
+    def run(select: str) -> None:
+        for name, feed in feeds.items():
+            feed.add(events(0, name))
+        flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="32 MB")
+        a, b = (
+            flow.parquet(feed.folder, time="t", schema=SCHEMA, name=name, payload="source")
+            for name, feed in feeds.items()
+        )
+        a.select("k", "t", select).join(b, on="k", within=pk.band(5, 5)).to_memory()
+        flow.run(end=False)
+
+    run("note AS x")
+    for other in ("concat(note, '') AS x", "CAST(v AS STRING) AS x"):
+        with pytest.raises(PenstockError, match="have left 'x' behind, and it is made in another way"):
+            run(other)
+    run("note AS x")

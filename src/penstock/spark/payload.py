@@ -11,7 +11,15 @@ from penstock.core.errors import CheckpointError, ConfigError
 from penstock.core.files import Files, Path, Payload
 from penstock.flow.graph import SourceNode, sources_of
 from penstock.flow.sinks import Sink, operators_needed
-from penstock.runtime.payload import AskedTooSoonError, Late, detached, place_of, read_late, untouched
+from penstock.runtime.payload import (
+    AskedTooSoonError,
+    Late,
+    Told,
+    detached_and_told,
+    place_of,
+    read_late,
+    untouched,
+)
 from penstock.spark.file_stream import FileStream
 from penstock.spark.here import columns_here
 from penstock.spark.segments import SegmentStream, with_row
@@ -39,10 +47,12 @@ def detached_on_spark(
         columns = {} if begun else _columns(sinks, asked, zone)
         named = {source.name: sorted(map(list, paths)) for source, paths in columns.items()}
         record = {"flow": uuid.uuid4().hex, "columns": named}
-        checkpoint.records.write(_RECORD, record)
+        if not any(named.values()):
+            checkpoint.records.write(_RECORD, record)
     left: dict[str, Paths] = {name: frozenset(map(_path, paths)) for name, paths in record["columns"].items() if paths}
     if not left:
         return list(sinks)
+    _refuse_other_files(checkpoint, [source for source in sources if source.name in left])
     start = uuid.uuid4().hex
     atexit.register(forget_decoded, record["flow"])
     try:
@@ -58,12 +68,29 @@ def detached_on_spark(
             for source in sources
             if source.name in left
         }
-        return detached(sinks, late)
+        made, told = detached_and_told(sinks, late)
     except (AskedTooSoonError, ConfigError) as wrong:
         raise CheckpointError(
             f"Rows in the state of checkpoint {checkpoint.uri} have left columns in their source, and this flow cannot "
             f"get them in time: {wrong} Nothing was touched. Or start with a new checkpoint folder."
         ) from wrong
+    if "told" not in record:
+        checkpoint.records.write(_RECORD, {**record, "told": told})
+    _refuse_other_columns(checkpoint, record.get("told", told), told)
+    return made
+
+
+def _refuse_other_columns(checkpoint: Checkpoint, were: Told, told: Told) -> None:
+    """Refuse expressions that give other columns of a source to an operator whose state has rows that lack them."""
+    for name in were.keys() & told.keys():
+        for before, now in zip(were[name], told[name], strict=False):
+            for column, place in before.items():
+                if now.get(column) != place:
+                    raise CheckpointError(
+                        f"Rows in the state of {name} in checkpoint {checkpoint.uri} have left {column!r} behind, and "
+                        f"it is made in another way now. Nothing was touched. Undo the change of the select before "
+                        f"{name}, or start with a new checkpoint folder."
+                    )
 
 
 def _columns(sinks: Sequence[Sink], asked: Mapping[SourceNode, Payload], zone: str) -> dict[SourceNode, Paths]:
@@ -77,6 +104,24 @@ def _columns(sinks: Sequence[Sink], asked: Mapping[SourceNode, Payload], zone: s
         for source, paths in found.items()
         if paths and (asked[source] != "auto" or width_of(_files(source), paths) >= _WIDE)
     }
+
+
+def _refuse_other_files(checkpoint: Checkpoint, sources: Sequence[SourceNode]) -> None:
+    """Refuse a DataFrame in the place of files that rows in state have left columns in."""
+    ledger = checkpoint.latest()
+    planned = checkpoint.planned(ledger.epoch + 1)
+    for source in sources:
+        if isinstance(source.data, FileStream):
+            continue
+        home = Home(checkpoint.uri, "", uuid.uuid4().hex, source.name, _files(source))
+        first = None if planned is None else planned.late.get(source.name)
+        kept = any(not each.nbytes for each in ledger.kept.get(source.name, ()))
+        if kept or (first is not None and not home.size(first[0])):
+            raise CheckpointError(
+                f"Rows in the state of checkpoint {checkpoint.uri} have left columns in the files of source "
+                f"{source.name!r}, which is a DataFrame now. Nothing was touched. Read the files with flow.parquet(…), "
+                f"or as before, or start with a new checkpoint folder."
+            )
 
 
 def _asked(source: SourceNode, homes: Mapping[SourceNode, Payload]) -> Payload:

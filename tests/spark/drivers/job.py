@@ -77,11 +77,12 @@ def main(folder: Path, master: str, shards: int | None, method: str, places: int
     spark.stop()
 
 
-def source(flow: pk.Flow, feed: Feed, name: str, files: bool) -> pk.Stream:
-    """The rows of a feed, read by Arrow or as a DataFrame."""
+def source(flow: pk.Flow, feed: Feed, name: str, files: bool, payload: str = "auto") -> pk.Stream:
+    """The rows of a feed, read by Arrow or as a DataFrame, whose payload cannot stay where it is."""
+    options = {"time": "t", "progress": pk.bounded_delay(20), "name": name}
     if files:
-        return flow.parquet(feed.folder, time="t", progress=pk.bounded_delay(20), name=name, max_files=1)
-    return flow.source(feed.stream(flow.spark), time="t", progress=pk.bounded_delay(20), name=name)
+        return flow.parquet(feed.folder, max_files=1, payload=payload, **options)
+    return flow.source(feed.stream(flow.spark), payload="segments" if payload == "source" else payload, **options)
 
 
 class Tell(logging.Handler):

@@ -79,9 +79,13 @@ class Streams:
         """The join of everything there is."""
         return oracle.window_join(*self._rows, near=oracle.band(-30, 30), how="left")
 
+    def expected_near(self) -> Counter[tuple]:
+        """The inner join of what is nearest, by ids."""
+        return oracle.window_join(*self._rows, near=oracle.band(-5, 5), how="inner")
+
     def expected_chain(self) -> Counter[tuple]:
         """Windows over the inner join of what is nearest: (key, end, count, largest id)."""
-        near = oracle.window_join(*self._rows, near=oracle.band(-5, 5), how="inner")
+        near = self.expected_near()
         rows = {row["id"]: row for row in self._rows[0]}
         held: dict[tuple[Any, int], list[int]] = {}
         for left, _ in near.elements():
@@ -133,6 +137,11 @@ def check_steps(folder: Path, streams: Streams, parts: Sequence[str] = PARTS) ->
         assert windows(folder, "chained") == streams.expected_chain()
     if "names" in parts:
         assert names(folder) == streams.expected_names()
+    if "apart" in parts:
+        found = duckdb.sql(f"SELECT l_id, r_id FROM '{folder}/apart/epoch=*/*.parquet'").fetchall()
+        assert Counter(found) == streams.expected_near()
+        kept = [(path.parent.name, path.name[:12]) for path in (folder / "checkpoint" / "payload").glob("*/*-*")]
+        assert len(kept) == len(set(kept)), "what dead attempts wrote to segments was not swept"
     for sink in [*parts, *(["late"] if "out" in parts else [])]:
         assert all(path.name.startswith("epoch=") for path in (folder / sink).iterdir() if path.name != "_staging")
         # A duplicate of a task of Spark's own writer may make an empty folder when its epoch is over.

@@ -1,6 +1,6 @@
 """A flow as a program of its own, for tests that kill it at a named step of an epoch (`steps`).
 
-    python -m tests.spark.drivers.stepped FOLDER [--master URL] [--sources KIND] [--place PLACE] [--parts NAMES]
+    python -m tests.spark.drivers.stepped FOLDER [--master URL] [--sources KIND] [--place PLACE] [--parts NAMES] …
 
 It joins two folders, with an outlet for late rows (part `out`), joins and then windows them (`chained`), and looks rows
 up (`names`), all into Parquet, to its end. Sources are DataFrames (`frames`), files that Arrow reads (`files`), or one
@@ -38,7 +38,9 @@ KINDS = {"frames": (), "mixed": ("right",), "files": ("left", "right")}
 PARTS = ("out", "chained", "names")
 
 
-def main(folder: Path, master: str, kind: str, place: str, parts: Collection[str], settings: list[str]) -> None:
+def main(
+    folder: Path, master: str, kind: str, place: str, parts: Collection[str], payload: str, settings: list[str]
+) -> None:
     builder = SparkSession.builder.master(master).appName("penstock-steps").config(map=INTERPRETED)
     builder = builder.config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.log.level", "OFF")
@@ -59,20 +61,27 @@ def main(folder: Path, master: str, kind: str, place: str, parts: Collection[str
     log.setLevel("INFO")
     log.addHandler(Tell())
     print("ready", flush=True)
-    build(spark, folder, kind, parts).run()
+    build(spark, folder, kind, parts, payload).run()
     print("done", flush=True)
     spark.stop()
 
 
-def build(spark: SparkSession, folder: Path, kind: str, parts: Collection[str]) -> pk.Flow:
-    """The flow. What comes out when depends on the order of rows in all its parts but the first."""
+def build(spark: SparkSession, folder: Path, kind: str, parts: Collection[str], payload: str = "auto") -> pk.Flow:
+    """The flow. What comes out when depends on the order of rows in all its parts but the first.
+
+    That one also has a join whose results follow an epoch later, where rows leave payload behind.
+    """
     flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory="64 MB")
     read_by_arrow = KINDS[kind]
-    left, right = (source(flow, Feed(folder / n, COLUMNS), n, n in read_by_arrow) for n in ("left", "right"))
+    left, right = (source(flow, Feed(folder / n, COLUMNS), n, n in read_by_arrow, payload) for n in ("left", "right"))
     if "out" in parts:
         joined = left.join(right, on="k", within=pk.band(30, 30), how="left", name="joined")
         joined.select("id", "id_right").to_parquet(str(folder / "out"))
         joined.late.to_parquet(str(folder / "late"))
+    if "apart" in parts:
+        late = pk.late(decoupled=True)
+        apart = flow.join(l=left, r=right, on="l.k = r.k", within=pk.band(5, 5), materialize=late, name="apart")
+        apart.select("l_id", "r_id").to_parquet(str(folder / "apart"))
     if "chained" in parts:
         near = left.join(right, on="k", within=pk.band(5, 5), time="left", method=METHODS["ewj"], name="near")
         chained = near.window(range=40).by("k").agg(n=pk.count(), most=pk.max("id"), name=SECOND)
@@ -90,6 +99,7 @@ if __name__ == "__main__":
     parser.add_argument("--sources", choices=KINDS, default="files")
     parser.add_argument("--place", choices=("driver", "tasks", "spark"), default="tasks")
     parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--payload", default="auto")
     parser.add_argument("--set", action="append", default=[], help="a setting of Spark, NAME=VALUE")
     told = parser.parse_args()
-    main(told.folder, told.master, told.sources, told.place, told.parts.split(","), told.set)
+    main(told.folder, told.master, told.sources, told.place, told.parts.split(","), told.payload, told.set)

@@ -17,9 +17,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
-from penstock.spark import frames, here, sinks, tasks
+from penstock.spark import frames, here, segments, sinks, tasks
 from penstock.spark.blobs import ScanTask
 from penstock.spark.onward import Onward, Write
+from penstock.spark.segmenting import Segmenting
+from penstock.spark.segments import SpoolTask
 from penstock.storage.versioned import Checkpoint
 
 PLANNED, READING, STAGED, WRITTEN, MOVED, RENAMED, COMMITTED, SWEEPING = STEPS = (
@@ -36,11 +38,17 @@ PLANNED, READING, STAGED, WRITTEN, MOVED, RENAMED, COMMITTED, SWEEPING = STEPS =
 ARRIVED = "arrived"
 """The second of two operators has got what the first one sent."""
 
+SPOOLED, NOTED = "spooled", "noted"
+"""A task has written its segments, and has not told them, in any epoch; and they are on record, without a plan."""
+
 SECOND = "chained"
 """The name of such an operator."""
 
 CRASH = "PENSTOCK_TEST_CRASH"
 STRAGGLERS = "PENSTOCK_TEST_STRAGGLERS"
+
+_ANY = 10**9
+"""An epoch that is after all others."""
 
 _PATIENCE = 10
 """Seconds that a straggler waits."""
@@ -93,6 +101,19 @@ def watch(folder: Path, jvm: int) -> None:
     frames.Onward = _Onward  # type: ignore[misc]
     frames.Write = _Write  # type: ignore[misc]
     tasks.ScanTask = _ScanTask  # type: ignore[misc]
+    segments.SpoolTask = _SpoolTask  # type: ignore[misc]
+    _after(Segmenting, "noted", lambda self: self._written and reached(NOTED, self._ledger.epoch + 1))
+
+
+class _SpoolTask(SpoolTask):
+    """A task that writes segments."""
+
+    __slots__ = ()
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for told in SpoolTask.__call__(self, batches):
+            reached(SPOOLED, _ANY)
+            yield told
 
 
 class _ScanTask(ScanTask):
@@ -194,7 +215,9 @@ def _watch_folders() -> None:
 
 
 def _epoch_of_file(path: str) -> int:
-    return int(Path(path).stem)
+    """The epoch of an input file; that of a segment is not known, and may be any."""
+    name = Path(path).stem
+    return int(name) if name.isdigit() else _ANY
 
 
 def _before(owner: Any, name: str, hook: Callable[..., Any]) -> None:

@@ -13,9 +13,22 @@ from pathlib import Path
 
 import pytest
 
+from penstock.storage.versioned import Checkpoint
 from tests.spark.drivers.killing import PATIENCE, Job, Streams, check_steps
 from tests.spark.drivers.stepped import PARTS
-from tests.spark.drivers.steps import CRASH, READING, RENAMED, STAGED, STEPS, SWEEPING, WRITTEN
+from tests.spark.drivers.steps import (
+    COMMITTED,
+    CRASH,
+    NOTED,
+    PLANNED,
+    READING,
+    RENAMED,
+    SPOOLED,
+    STAGED,
+    STEPS,
+    SWEEPING,
+    WRITTEN,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -81,6 +94,61 @@ def test_drivers_and_tasks_that_die_at_a_step_of_an_epoch_change_nothing(crashes
     run_to_its_end(tmp_path, streams, "files", "tasks", 1 + 2 * (len(crashes) % 2), parts)
 
 
+WIDE = ("out", "apart")
+"""Parts whose results are payload: every column but key and time."""
+
+WIDE_CHAINS = [
+    pytest.param([(NOTED, "driver", "frames", "tasks", "segments")], id="chosen"),
+    pytest.param(
+        [
+            (SPOOLED, "driver", "frames", "tasks", "segments"),
+            (PLANNED, "jvm", "frames", "driver", "segments"),
+            (READING, "driver", "files", "tasks", "segments"),
+            (WRITTEN, "driver", "frames", "tasks", "segments"),
+            (COMMITTED, "driver", "mixed", "driver", "segments"),
+            (NOTED, "jvm", "files", "driver", "segments"),
+            (RENAMED, "driver", "frames", "spark", "segments"),
+            (SWEEPING, "driver", "frames", "tasks", "segments"),
+            (PLANNED, "driver", "files", "tasks", "source"),
+            (STAGED, "jvm", "files", "tasks", "source"),
+            (COMMITTED, "driver", "files", "driver", "source"),
+            (RENAMED, "driver", "files", "spark", "source"),
+        ],
+        id="every step",
+        marks=pytest.mark.deep,
+    ),
+]
+
+
+@pytest.mark.parametrize("crashes", WIDE_CHAINS)
+def test_f34_drivers_and_tasks_die_while_payload_is_left_behind(crashes, tmp_path):
+    """In segments, in files, and with results that wait for an epoch; rows in state are found at every restart."""
+    streams = Streams(tmp_path, epochs=0, late=3)
+    for number, (step, victim, kind, place, payload) in enumerate(crashes):
+        epoch = streams.done + (3 if step == SWEEPING else 1 + number % 2)
+        streams.grow(max(0, epoch - streams.done - streams.waiting), rows=40)
+        crash = f"{step}:{0 if step == SPOOLED else epoch}:{victim}"
+        job = start(tmp_path, kind, place, 1 + 2 * (number % 2), WIDE, crash, payload=payload)
+        ended_with = job.process.wait(PATIENCE)
+        told = f"{step} of epoch {epoch}: {job.lines} {(tmp_path / 'job.log').read_text()[-2000:]}"
+        assert (tmp_path / f"crashed-{crash.replace(':', '-')}").exists(), told
+        assert ended_with == -signal.SIGKILL if victim == "driver" else ended_with > 0, told
+        job.kill()
+    payload = crashes[-1][-1]
+    kind = "files" if payload == "source" else "frames"
+    streams.grow(max(0, 2 - streams.waiting), rows=40)
+    deaths = [f"{WRITTEN}:{streams.done + 1}:worker"]
+    if kind == "frames":
+        deaths += [f"{SPOOLED}:{streams.done + 1}:{who}" for who in ("worker", "task")]
+    job = start(tmp_path, kind, "tasks", 2, WIDE, *deaths, payload=payload)
+    assert job.wait_for("done"), (tmp_path / "job.log").read_text()[-3000:]
+    job.process.wait(60)
+    for death in deaths:
+        assert (tmp_path / f"crashed-{death.replace(':', '-')}").exists(), death
+    Checkpoint(str(tmp_path / "checkpoint")).vacuum()
+    check_steps(tmp_path, streams, WIDE)
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize(("kind", "place"), [("files", "spark"), ("frames", "spark"), ("mixed", "spark")])
 def test_tasks_that_die_are_run_again_and_nothing_changes(kind, place, tmp_path):
@@ -100,6 +168,9 @@ def run_to_its_end(folder: Path, streams: Streams, kind: str, place: str, cores:
     check_steps(folder, streams, parts)
 
 
-def start(folder: Path, kind: str, place: str, cores: int, parts: Sequence[str], *crashes: str) -> Job:
+def start(
+    folder: Path, kind: str, place: str, cores: int, parts: Sequence[str], *crashes: str, payload: str = "auto"
+) -> Job:
     asked = ["--master", f"local[{cores},8]", "--sources", kind, "--place", place, "--parts", ",".join(parts)]
+    asked += ["--payload", payload]
     return Job(folder, *asked, program="stepped", **{CRASH: ";".join([str(folder), *crashes])})
