@@ -21,12 +21,14 @@ from penstock.core.operator import Logic, Out, State
 from penstock.core.pages import PageStore, clip_page
 from penstock.core.rows import TIME, RowType
 from penstock.core.time import TIME_MAX, TIME_MIN, as_times
-from penstock.core.within import Band, Tumbling, band, tumbling, windows
+from penstock.core.within import Always, Band, Tumbling, Within, always, band, tumbling, windows
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import hash_range, shard_of
 from penstock.operators.multi_way import MultiJoin
-from penstock.operators.window_join import AhEwj, Ewj, How, JoinMethod, JoinMethodLike, Rpwj, WindowJoin
+from penstock.operators.window_join import AhEwj, Ewj, How, JoinMethod, JoinMethodLike, Rpwj, Rrpj, WindowJoin
 from penstock.operators.window_join.config import default_time
+from penstock.operators.window_join.progressive.baselines.parameters import Hmj, La, Pmj, Random, Rpj, XJoin
+from penstock.operators.window_join.progressive.parameters import Progressive
 from penstock.storage.compaction import compact
 from penstock.storage.memory import MemoryPages
 from penstock.storage.versioned import state_from_json, state_to_json
@@ -85,7 +87,7 @@ Event = Arrive | Advance | EpochEnd | Idle
 class Case:
     """One join and what happens to it."""
 
-    within: Band | Tumbling
+    within: Within
     how: How
     events: list[Event]
     memory: int = 1 << 20
@@ -108,8 +110,10 @@ class Case:
         return oracle.window_join(*self.rows, near=near(self.within), how=self.how)
 
 
-def near(within: Band | Tumbling) -> oracle.Near:
+def near(within: Within) -> oracle.Near:
     """The same condition for the oracle, spelled out there and not through penstock's reach."""
+    if isinstance(within, Always):
+        return lambda *_: True
     if isinstance(within, Tumbling):
         return oracle.tumbling(within.size.amount, within.origin.amount)
     first, last = -within.before.amount, within.after.amount
@@ -373,7 +377,34 @@ def rpwjs(draw: st.DrawFn) -> Rpwj:
     )
 
 
+PROGRESSIVE: tuple[tuple[type[Progressive], dict[str, Sequence[Any]]], ...] = (
+    (Rrpj, {"sigma": (0.0, 0.5, 1.0), "per": ("arrived", "resident", "nothing")}),
+    (Rrpj, {"by": ("row",), "grace": (0.0, 0.3, 1.0)}),
+    (Random, {"seed": (0, 1)}),
+    (XJoin, {}),
+    (Hmj, {}),
+    (Rpj, {"sigma": (0.0, 0.5, 1.0)}),
+    (La, {"sigma": (0.5, 1.0), "history": (1, 10)}),
+    (Pmj, {}),
+)
+"""The methods of joins without a window that let rows leave memory, and parameters to try."""
+
+
+@st.composite
+def progressives(draw: st.DrawFn) -> Progressive:
+    """Tiny partitions, tight memory: a row counts 1, memory is 1 to 40."""
+    kind, parameters = draw(st.sampled_from(PROGRESSIVE))
+    return kind(
+        memory=draw(st.integers(1, 40)),
+        row=1,
+        partitions=draw(st.integers(1, 4)),
+        flush=draw(st.sampled_from([0.0, 0.1, 0.5, 1.0])),
+        **{name: draw(st.sampled_from(values)) for name, values in parameters.items()},
+    )
+
+
 only_oa = st.just("oa")
+ever = st.builds(always)
 
 
 @st.composite
@@ -536,6 +567,17 @@ def trace(seed: int, method: str) -> Case:
         shards=int(rng.integers(1, 3)),
         method=DRAWN[method](rng),
     )
+
+
+def ever_trace(seed: int, kind: int | None = None) -> Case:
+    """The same stream for a join without a window, by a method of it, or by the one at this place of the list."""
+    rng = np.random.default_rng([seed, 2])
+    case = trace(seed, "ewj")
+    method, parameters = PROGRESSIVE[int(rng.integers(len(PROGRESSIVE))) if kind is None else kind]
+    drawn = {name: values[int(rng.integers(len(values)))] for name, values in parameters.items()}
+    tight = {"memory": int(rng.integers(4, 60)), "row": 1, "partitions": int(rng.integers(1, 9))}
+    flush = float(rng.choice([0.0, 0.1, 0.4, 1.0]))
+    return replace(case, within=always(), method=method(**tight, flush=flush, **drawn))
 
 
 def _key(rng: np.random.Generator, keys: int) -> int | None:

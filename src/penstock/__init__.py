@@ -63,7 +63,7 @@ from penstock.operators.aggregate.spellings import (
     variance,
 )
 from penstock.operators.lookup.shedding import Shedding
-from penstock.operators.window_join import AhEwj, Ewj, Rpwj
+from penstock.operators.window_join import AhEwj, Ewj, Rpwj, Rrpj
 from penstock.storage.tables import PageTable, ParquetTable, SqlTable
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ __all__ = [
     "PlanError",
     "PunctuationError",
     "Rpwj",
+    "Rrpj",
     "Shedding",
     "SinkError",
     "SourceError",

@@ -25,7 +25,8 @@ from penstock.core.progress import (
     Timer,
 )
 from penstock.core.within import Always, Band, Tumbling, Within
-from penstock.operators.window_join import AhEwj, Ewj, JoinMethodLike, Rpwj
+from penstock.operators.window_join import AhEwj, Ewj, JoinMethodLike, Rpwj, Rrpj
+from penstock.operators.window_join.progressive.baselines.parameters import Pmj, Rpj, XJoin
 from tests.draws import keys
 
 Clock = Literal["number", "timestamp", "date"]
@@ -83,7 +84,7 @@ def draw_join(rng: random.Random, epochs: int, runs: int, clock: Clock) -> JoinC
         tuple(zip(*_sides(rng, epochs, policies, paces), strict=True)),
     )
     if rng.random() < 0.1:
-        return replace(case, within=Always(), methods=tuple(rng.choice(["auto", "oa"]) for _ in range(runs)))
+        return replace(case, within=Always(), methods=tuple(_progressive(rng) for _ in range(runs)))
     return case
 
 
@@ -333,6 +334,16 @@ def _method(rng: random.Random, clock: Clock) -> JoinMethodLike:
     draws = ["auto", "oa", "ewj", "ah_ewj", "rpwj", _ewj, _ewj, _ah_ewj, _ah_ewj, _rpwj, _rpwj]
     chosen = rng.choice(draws)
     return chosen if isinstance(chosen, str) else chosen(rng, clock)
+
+
+def _progressive(rng: random.Random) -> JoinMethodLike:
+    """A method of a join without a window, some with memory for a few rows."""
+    if rng.random() < 0.4:
+        return rng.choice(["auto", "oa", "rrpj", "amortized_rrpj", "rrpj_f", "jgradient", "random", "hmj", "la"])
+    kind = rng.choice([Rrpj, Rrpj, XJoin, Rpj, Pmj])
+    tight = {"memory": rng.randint(1, 30), "row": 1, "partitions": rng.randint(1, 5), "flush": rng.choice([0.1, 0.5])}
+    more = rng.choice([{}, {"sigma": 0.0}, {"by": "row"}]) if kind is Rrpj else {}
+    return kind(**tight, **more)
 
 
 def _memory(rng: random.Random) -> dict[str, int]:

@@ -59,6 +59,34 @@ class Debts:
         return self.born > self.settled
 
 
+@dataclass(frozen=True, slots=True)
+class ProbeLog:
+    """What a page of a join without a window has met: when its rows came, when they left memory, what met them there.
+
+    Moments are ticks, as in `Debts`. Two rows have met if both were in memory at a time; if one was on disk and met, at
+    one of `scans`, what was in memory then; or if both were on disk when one met all of the other side there, last at
+    `met`. Ticks count on from the highest that a shard's pages know. Only ticks of rows with equal hashes are ever
+    compared, and those have always been in one shard: it does not matter that shards count for themselves.
+    """
+
+    newest: int = 0
+    """When the latest of its rows came (ATS)."""
+    births: str | None = None
+    """When each of its rows came, and left if they did not together; they all came at `newest` if this is None."""
+    left: int = 0
+    """When its rows left memory (DTS), the last of them; 0 while they are to be kept there."""
+    first: int = 0
+    """When the first of them left; 0 if all did together."""
+    scans: tuple[int, ...] = ()
+    met: int = 0
+    results: float = 0.0
+    """Its part of the results that its partition has had in memory, for the policy."""
+    partition: int = 0
+    """All its rows are of this one, if the keys are cut into so many …"""
+    partitions: int = 0
+    """… and of any of them if this is 0."""
+
+
 _RECORDED = {"port": "kind", "run": "maker"}
 """What ledgers call some attributes: names from before they meant more than a port, and than a run."""
 
@@ -86,6 +114,8 @@ class Page:
     """What made it: a compaction, whose pages are neighbours in hash over the same time, or a method by its name."""
     debts: Debts | None = None
     """What a method that puts off some of its joins must remember of the page; None if nothing is put off."""
+    log: ProbeLog | None = None
+    """The same of a join without a window."""
 
     @property
     def rows(self) -> int:
@@ -95,7 +125,10 @@ class Page:
     def to_json(self) -> dict[str, Any]:
         """For a ledger."""
         names = {attribute: name for name, attribute in _RECORDED.items()}
-        return {names.get(name, name): value for name, value in asdict(self).items()}
+        record = {names.get(name, name): value for name, value in asdict(self).items()}
+        if self.log is None:
+            del record["log"]  # as it was before there were any
+        return record
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
@@ -103,8 +136,11 @@ class Page:
         debts = record.get("debts")
         if debts is not None:
             debts = Debts(**{**debts, "stays": tuple((since, until) for since, until in debts["stays"])})
+        log = record.get("log")
+        if log is not None:
+            log = ProbeLog(**{**log, "scans": tuple(log["scans"])})
         known = {_RECORDED.get(name, name): value for name, value in record.items()}
-        return cls(**{**known, "debts": debts})
+        return cls(**{**known, "debts": debts, "log": log})
 
 
 def write_page(
@@ -160,4 +196,9 @@ def clip_page(store: PageStore, page: Page, first: int, last: int) -> Page | Non
 
 def names_of(pages: Iterable[Page]) -> set[str]:
     """Every stored batch that `pages` need: rows, marks and births."""
-    return {name for page in pages for name in (page.name, page.marks, page.debts and page.debts.births) if name}
+    return {name for page in pages for name in (page.name, page.marks, _births(page)) if name}
+
+
+def _births(page: Page) -> str | None:
+    known = page.debts or page.log
+    return None if known is None else known.births

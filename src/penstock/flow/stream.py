@@ -367,7 +367,7 @@ class Stream(Outlets):
         self,
         other: Stream,
         on: str | Sequence[str] | Mapping[str, str],
-        within: Within,
+        within: Within | None = None,
         how: str = "inner",
         where: str | None = None,
         time: JoinTime | None = None,
@@ -377,7 +377,8 @@ class Stream(Outlets):
     ) -> Stream:
         """Join with rows of `other` that have equal keys and are near in time.
 
-        `on`: the key columns, or a mapping from ours to theirs. `within`: `band`, `windows`, `tumbling` or `always`.
+        `on`: the key columns, or a mapping from ours to theirs. `within`: `band`, `windows` or `tumbling`; left out, or
+        `always`, all rows there ever were are joined, and rows that nobody met come out at the end of both streams.
         `how`: inner, left, right, full, semi or anti. `where`: one more condition on the pairs of an inner join, as
         a Spark SQL expression over ``l`` and ``r``. `time`: which of a result's two times the next operator goes by.
         `method`: chosen before each epoch if left out; else a name, as ``"ewj"``, or the parameters of a method, as
@@ -392,6 +393,7 @@ class Stream(Outlets):
         >>> rows.table().to_pylist()
         [{'id': 1, 't': 0, 't_right': 3}, {'id': 2, 't': 5, 't_right': None}]
         """
+        within = Always() if within is None else within
         return self._joined(other, read_on(on), within, how, where, time, method, suffix, name)
 
     def _joined(
@@ -873,7 +875,7 @@ def _check_join(
         raise ConfigError(
             f"within={within!r} does not say how near in time rows must be. "
             f"Write pk.band(before='10 min', after='10 min'), pk.windows(left=…, right=…) or "
-            f"pk.tumbling('5 min'); pk.always() joins the full history of both streams."
+            f"pk.tumbling('5 min'); leave it out to join the full history of both streams."
         )
     for side, node in (("left", left), ("right", right)):
         if not node.timed:

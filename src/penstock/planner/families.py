@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, Protocol
 from penstock.core.master import MasterTable, TableSource
 from penstock.core.operator import Operator
 from penstock.core.rows import RowType
-from penstock.core.within import Always
 from penstock.operators.aggregate import WindowAggregate
 from penstock.operators.lookup import METHODS as LOOKUP_METHODS
 from penstock.operators.lookup import LookupJoin
@@ -85,7 +84,7 @@ class _Family(NamedTuple):
 
 def _join_pilot(asked: Asked) -> Pilot | None:
     config = asked.config
-    if not isinstance(config, WindowJoin) or config.method != "auto" or isinstance(config.within, Always):
+    if not isinstance(config, WindowJoin) or config.method != "auto":
         return None
     return Pilot(config, asked.feeds, asked.memory, asked.tasks, here(), asked.current)
 
@@ -93,8 +92,6 @@ def _join_pilot(asked: Asked) -> Pilot | None:
 def _explain_join(config: WindowJoin, pilot: Pilot | None) -> Sequence[str]:
     if pilot is not None and pilot.choice is not None:
         return explain_choice(pilot.choice)
-    if config.method == "auto" and isinstance(config.within, Always):
-        return explain_choice(Choice("oa", "no row ever leaves, so nothing is gained by putting joins off"))
     if config.method == "auto":
         return explain_choice(Choice("oa", "nothing has run yet: the method is chosen anew before each epoch"))
     return METHODS.explained(config.method)

@@ -63,8 +63,8 @@ def compact(pages: Iterable[Page], store: PageStore, budget: Budget) -> tuple[Pa
     """
     pages = list(pages)
     uses = Counter(name for page in pages for name in names_of([page]))
-    compacted = [page for page in pages if page.debts is not None]
-    for runs in _by_port(page for page in pages if page.debts is None):
+    compacted = [page for page in pages if not _is_plain(page)]
+    for runs in _by_port(page for page in pages if _is_plain(page)):
         for group in _groups(runs):
             ours = [page for run in group for page in run.pages]
             merged = _merge(ours, store, budget) if _worth_it(group, runs) else ours
@@ -75,6 +75,11 @@ def compact(pages: Iterable[Page], store: PageStore, budget: Budget) -> tuple[Pa
                 if not uses[name]:
                     store.drop(name)
     return tuple(compacted)
+
+
+def _is_plain(page: Page) -> bool:
+    """Whether a page has nothing to remember, so that it may be merged with others."""
+    return page.debts is None and page.log is None
 
 
 def _by_port(pages: Iterable[Page]) -> list[list[_Run]]:

@@ -124,9 +124,10 @@ def test_parameters_are_a_method_themselves(method):
 
 def test_an_unknown_method_is_told_which_there_are():
     with pytest.raises(ConfigError) as refused:
-        read_method("xjoin")
+        read_method("sortmerge")
     assert str(refused.value) == (
-        "method='xjoin' is not one of auto, oa, ewj, ah_ewj, rpwj, opob, opib, global_order. "
+        "method='sortmerge' is not one of auto, oa, ewj, ah_ewj, rpwj, opob, opib, global_order, rrpj, amortized_rrpj, "
+        "rrpj_f, jgradient, random, xjoin, hmj, rpj, la, pmj, shj. "
         "Write one of these, or the parameters of one, as in method=pk.Ewj(probe=0.5)."
     )
 

@@ -41,7 +41,7 @@ def test_its_name_is_among_those_that_errors_list_and_its_own_rules_hold(monkeyp
     with pytest.raises(ConfigError, match="method='keep_all' is not one of auto, oa"):
         joined("keep_all")
     monkeypatch.setitem(METHODS, ENTRY.name, ENTRY)
-    with pytest.raises(ConfigError, match=r"global_order, keep_all\. Write one of these"):
+    with pytest.raises(ConfigError, match=r"shj, keep_all\. Write one of these"):
         joined("keep_some")
     with pytest.raises(ConfigError, match="pages=0 keeps nothing"):
         KeepAll(pages=0)

@@ -12,6 +12,7 @@ from penstock.operators.window_join.methods import (
     read_method,
 )
 from penstock.operators.window_join.oa import OAJoin
+from penstock.operators.window_join.progressive.parameters import Rrpj
 from penstock.operators.window_join.registry import METHODS
 from penstock.operators.window_join.rpwj import RPWJoin
 
@@ -31,6 +32,7 @@ __all__ = [
     "OAJoin",
     "RPWJoin",
     "Rpwj",
+    "Rrpj",
     "WindowJoin",
     "read_method",
 ]

@@ -103,10 +103,16 @@ class WindowJoin(ByMethod[JoinMethod]):
                 f"method={self.method!r} is for inner joins only, but how={self.how!r}. "
                 f"Write method='oa', which does every kind of join, or how='inner'."
             )
-        if isinstance(self.within, Always) and (self.parameters.defers or self.parameters.in_order):
+        always = isinstance(self.within, Always)
+        if always and not self.parameters.windowless and (self.parameters.defers or self.parameters.in_order):
             raise ConfigError(
-                f"method={self.method!r} goes by what leaves a window, but within={self.within} has no end. "
-                f"Write method='oa', or a window, as in within=pk.band(before='1 h', after='1 h')."
+                f"method={self.method!r} goes by what leaves a window, but within={self.within} has no end. Write "
+                f"method='oa' or method='rrpj', or a window, as in within=pk.band(before='1 h', after='1 h')."
+            )
+        if self.parameters.windowless and not always:
+            raise ConfigError(
+                f"method={self.method!r} keeps rows for ever, but within={self.within} lets them go. "
+                f"Leave within= out to join all rows there ever were, or write method='oa'."
             )
         check_suffix(self.suffix)
         self.within.reach(self.unit)
@@ -210,6 +216,9 @@ class WindowJoin(ByMethod[JoinMethod]):
         much as the box does (Fig 7-3's filter as printed is a tautology).
         """
         left, right = ports
+        if self.parameters.windowless and min(ports) < TIME_MAX:
+            # Any two rows may still come out together until both streams have ended.
+            return Bounds((TIME_MIN, TIME_MIN), (TIME_MIN, TIME_MIN))
         if self.slide > 1:
             left, right = (b if b in (TIME_MIN, TIME_MAX) else b // self.slide * self.slide for b in ports)
         reach, b = self.within.reach(self.unit), (left, right)

@@ -28,6 +28,8 @@ class JoinMethod:
     """Whether results come out by the left row's time, and are held back for that."""
     holds: ClassVar[tuple[int, ...]] = ()
     """The ports of pages from which no other method can go on."""
+    windowless: ClassVar[bool] = False
+    """Whether it is for joins over the full history of both streams, and for no others."""
     takes_over: ClassVar[bool] = True
     """Whether it can go on from the pages of rows that other methods leave."""
 

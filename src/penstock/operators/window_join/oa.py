@@ -27,6 +27,7 @@ from penstock.operators.window_join.config import LEFT_ONLY, WindowJoin
 from penstock.operators.window_join.handover import Handover
 from penstock.operators.window_join.methods import JoinMethod
 from penstock.operators.window_join.pairing import Mask, Pairing, dying, not_below
+from penstock.operators.window_join.progressive.handover import Settlement
 
 _MATCHING = 112
 """Bytes that sorting and matching one arrival takes besides its own: order, reach, ranges and their scratch."""
@@ -58,9 +59,11 @@ class OAJoin:
         self._budget = budget
         self._bounds: list[Time] = [TIME_MIN, TIME_MIN]
         self._pages: tuple[list[Page], list[Page]] = ([], [])
-        self._handover: Handover | None = None
+        self._handover: Handover | Settlement | None = None
         if any(page.debts is not None for page in state.pages):
             self._handover = Handover(config, inputs, store, budget, state)
+        elif any(page.log is not None for page in state.pages):
+            self._handover = Settlement(config, inputs, store, budget, state)
         else:
             self._hold(state.pages)
 

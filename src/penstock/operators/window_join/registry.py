@@ -6,6 +6,7 @@ A new one is a module with its parameters and its logic, and an entry here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from penstock.core.methods import MakeLogic, Method
 from penstock.core.operator import Logic
@@ -14,8 +15,11 @@ from penstock.operators.window_join.baselines.global_order import GlobalOrder, G
 from penstock.operators.window_join.baselines.opib import Opib, OPIBJoin
 from penstock.operators.window_join.baselines.opob import Opob, OPOBJoin
 from penstock.operators.window_join.ewj import EWJoin
-from penstock.operators.window_join.methods import METHODS, AhEwj, Ewj, Rpwj
+from penstock.operators.window_join.methods import METHODS, AhEwj, Ewj, JoinMethod, Rpwj
 from penstock.operators.window_join.oa import Oa, OAJoin
+from penstock.operators.window_join.progressive.baselines.parameters import Hmj, La, Pmj, Random, Rpj, Shj, XJoin
+from penstock.operators.window_join.progressive.engine import ProgressiveJoin
+from penstock.operators.window_join.progressive.parameters import Progressive, Rrpj
 from penstock.operators.window_join.rpwj import RPWJoin
 
 __all__ = ["METHODS"]
@@ -26,6 +30,16 @@ def _given_parameters(kind: Callable[..., Logic]) -> MakeLogic:
     return lambda config, inputs, store, budget, state, meter=None: kind(
         config, inputs, store, budget, state, config.parameters, meter
     )
+
+
+def _progressive(
+    name: str,
+    title: str,
+    sentence: str,
+    parameters: Progressive,
+    auto: Literal["may pick", "never picks"] = "never picks",
+) -> Method[JoinMethod]:
+    return Method(name, title, sentence, parameters, _given_parameters(ProgressiveJoin), auto)
 
 
 METHODS.add(
@@ -85,4 +99,25 @@ METHODS.add(
         GlobalOrderJoin,
         auto="never picks",
     ),
+    _progressive(
+        "rrpj",
+        "RRPJ",
+        "keeps those rows of a join without a window in memory that bring most results, and joins the rest when idle",
+        Rrpj(),
+        auto="may pick",
+    ),
+    _progressive(
+        "amortized_rrpj", "amortised RRPJ", "as RRPJ, with older results fading at each flush", Rrpj(sigma=0.5)
+    ),
+    _progressive("rrpj_f", "RRPJ-F", "as RRPJ, with results counted row by row", Rrpj(by="row")),
+    _progressive(
+        "jgradient", "JGradient", "as RRPJ, by results alone, whatever a partition holds", Rrpj(per="nothing")
+    ),
+    _progressive("random", "random flushing", "lets any partition leave memory", Random()),
+    _progressive("xjoin", "XJoin", "lets the largest partition leave memory", XJoin()),
+    _progressive("hmj", "HMJ", "lets the largest pair of partitions leave memory, one of each stream", Hmj()),
+    _progressive("rpj", "RPJ", "lets leave what the other stream is least likely to ask for", Rpj()),
+    _progressive("la", "LA", "as RPJ, with the last arrivals weighing more", La()),
+    _progressive("pmj", "PMJ", "gathers rows until memory is full, joins them, and lets all of them leave", Pmj()),
+    _progressive("shj", "SHJ", "keeps all rows in memory, and fails if they do not fit", Shj()),
 )

@@ -34,6 +34,8 @@ class Slab:
     numbers: Indices
     births: Indices
     met: Mask | None
+    hits: Indices | None = None
+    """How many results each row has had, where that is counted."""
 
     @property
     def rows(self) -> int:
@@ -43,7 +45,7 @@ class Slab:
     @property
     def nbytes(self) -> int:
         """Bytes in memory."""
-        return int(self.batch.nbytes) + _ROW * self.rows
+        return int(self.batch.nbytes) + (_ROW + (8 if self.hits is not None else 0)) * self.rows
 
     def order(self) -> Indices:
         """Where the rows are, as pages sort them."""
@@ -56,7 +58,8 @@ class Slab:
     def take(self, which: Indices) -> Slab:
         """Some of the rows, in the order given."""
         met = None if self.met is None else self.met[which]
-        return Slab(self.batch.take(pa.array(which)), self.numbers[which], self.births[which], met)
+        hits = None if self.hits is None else self.hits[which]
+        return Slab(self.batch.take(pa.array(which)), self.numbers[which], self.births[which], met, hits)
 
 
 def unborn(rows: pa.RecordBatch, met: Mask | None) -> Slab:
@@ -70,8 +73,9 @@ def joined(slabs: Sequence[Slab]) -> Slab:
     if len(slabs) == 1:
         return slabs[0]
     met = None if slabs[0].met is None else np.concatenate([slab.met for slab in slabs])
+    hits = None if slabs[0].hits is None else np.concatenate([slab.hits for slab in slabs])
     numbers, births = np.concatenate([s.numbers for s in slabs]), np.concatenate([s.births for s in slabs])
-    return Slab(pa.concat_batches([slab.batch for slab in slabs]), numbers, births, met)
+    return Slab(pa.concat_batches([slab.batch for slab in slabs]), numbers, births, met, hits)
 
 
 def merged(slabs: Sequence[Slab]) -> Slab:

@@ -121,13 +121,14 @@ def plan_window_join(
 
 
 def predict(load: Load, memory: int, epoch_seconds: float, machine: Machine = SERVER) -> dict[str, Cost]:
-    """What each method would cost, by its default parameters.
+    """What each method of a join with a window would cost, by its default parameters.
 
     >>> idle = Load(rows_per_second=(0.0, 0.0), row_bytes=(100.0, 100.0), window_seconds=(600.0, 600.0))
     >>> {cost.seconds for cost in predict(idle, 64_000_000, epoch_seconds=2.0).values()}
     {0.0}
     """
-    return {method: cost(load, memory, epoch_seconds, machine) for method, cost in COSTS.items()}
+    windowed = {method: cost for method, cost in COSTS.items() if not METHODS[method].parameters.windowless}
+    return {method: cost(load, memory, epoch_seconds, machine) for method, cost in windowed.items()}
 
 
 def _unmeasured(running: str | None) -> Choice:

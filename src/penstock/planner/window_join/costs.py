@@ -256,12 +256,36 @@ def rpwj_cost(load: Load, memory: float, machine: Machine = SERVER, parameters: 
     return total.cost(load, _at_once(load, held))
 
 
+def rrpj_cost(load: Load, memory: float, epoch_seconds: float, machine: Machine = SERVER) -> Cost:
+    """RRPJ while rows arrive: those in memory are read once an epoch, arrivals are written, the rest is left alone.
+
+    What is put off is joined while the streams are silent, and at their end: it does not hold an epoch up.
+
+    >>> load = Load(rows_per_second=(1e4, 1e4), row_bytes=(100.0, 100.0), window_seconds=(6000.0, 6000.0))
+    >>> cost = rrpj_cost(load, memory=64e6, epoch_seconds=2.0, machine=Machine(page_cache=0))
+    >>> round(cost.seconds, 2), round(cost.read), round(cost.written), round(cost.at_once, 3)
+    (0.02, 400, 100, 0.001)
+    """
+    reads = machine.reading(sum(load.state_bytes), OS_PAGE, memory / PIECE)
+    writes = machine.writing(OS_PAGE, memory / PIECE)
+    resident = WINDOWS_SHARE * memory
+    shares = _shares(load.bytes_per_second)
+    held = resident * shares[LEFT], resident * shares[RIGHT]
+    loaded = sum(min(size, here) for size, here in zip(load.state_bytes, held, strict=True))
+    total = _read(reads, loaded) * (1 / epoch_seconds)
+    for port in (LEFT, RIGHT):
+        if arriving := load.bytes_per_second[port]:
+            total += _write(writes, arriving * epoch_seconds) * (1 / epoch_seconds)
+    return total.cost(load, _at_once(load, held))
+
+
 COSTS: Mapping[str, Callable[[Load, float, float, Machine], Cost]] = METHODS.priced(
     {
         "oa": oa_cost,
         "ewj": lambda load, memory, _, machine: ewj_cost(load, memory, machine),
         "ah_ewj": lambda load, memory, _, machine: ah_ewj_cost(load, memory, machine),
         "rpwj": lambda load, memory, _, machine: rpwj_cost(load, memory, machine),
+        "rrpj": rrpj_cost,
     }
 )
 """The cost of each method that ``method="auto"`` may pick, by load, memory, seconds of an epoch and machine."""

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from penstock.core.master import MasterTable
 from penstock.core.pages import Page
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
+from penstock.core.within import Always
 from penstock.operators.window_join import WindowJoin
 from penstock.planner.flown import SECONDS, Flown
 from penstock.planner.machine import SERVER, Machine
+from penstock.planner.window_join.always import plan_always
 from penstock.planner.window_join.choice import Choice, plan_window_join
 from penstock.planner.window_join.load import Measured, measure
 
@@ -49,7 +51,8 @@ class Pilot:
     def decide(self) -> Choice:
         """How to run the next epoch."""
         load = self._measured.load
-        self.choice = plan_window_join(
+        plan = plan_always if isinstance(self._config.within, Always) else plan_window_join
+        self.choice = plan(
             None if load is None else load.shared(self._tasks),
             self._memory,
             self._feeds_operator,

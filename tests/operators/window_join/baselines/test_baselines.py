@@ -242,7 +242,7 @@ def test_f20_global_order_does_row_by_row_what_its_definition_says(steps, size):
 # What is refused, and what is not chosen
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if METHODS[name].auto == "never picks"])
+@pytest.mark.parametrize("method", [name for name in METHODS if METHODS[name].parameters.inner_only])
 @pytest.mark.parametrize("how", ["left", "full", "semi", "anti"])
 def test_f20_only_inner_joins_are_to_be_had_by_a_baseline(method, how):
     with pytest.raises(ConfigError) as refused:

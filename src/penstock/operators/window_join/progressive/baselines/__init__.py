@@ -1,0 +1,1 @@
+"""Policies that nobody should pick, to compare with."""

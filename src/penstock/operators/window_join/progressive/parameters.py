@@ -1,0 +1,86 @@
+"""The parameters of joins without a window: how much memory rows may take, and what leaves it first."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+from penstock.core.checks import is_number, is_whole
+from penstock.core.errors import ConfigError
+from penstock.operators.window_join.methods import JoinMethod
+from penstock.operators.window_join.progressive.policies import Per, Policy, ResultRate, RowRate
+
+
+@dataclass(frozen=True, slots=True)
+class Progressive(JoinMethod):
+    """What all of them have: `memory` for the rows of both streams (a quarter of the task's budget), in bytes.
+
+    `row` is what a row counts (what it takes in Arrow), `partitions` into how many parts the keys of either stream are
+    cut, `flush` the part of the memory that is freed at a time.
+    """
+
+    memory: int | None = None
+    row: int | None = None
+    partitions: int = 64
+    flush: float = 0.1
+
+    defers: ClassVar[bool] = True
+    windowless: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for name in ("memory", "row"):
+            value = getattr(self, name)
+            if value is not None and (not is_whole(value) or value < 1):
+                raise ConfigError(f"{name}={value!r} is no size. Write bytes, 1 or more.")
+        if not is_whole(self.partitions) or not 1 <= self.partitions <= _MOST_PARTITIONS:
+            raise ConfigError(f"partitions={self.partitions!r} is not a whole number from 1 to {_MOST_PARTITIONS:,}.")
+        self._check_fraction("flush")
+
+    @abc.abstractmethod
+    def policy(self) -> Policy:
+        """What says which rows leave memory."""
+
+    def _check_fraction(self, name: str) -> None:
+        value = getattr(self, name)
+        if not is_number(value) or not 0 <= value <= 1:
+            raise ConfigError(f"{name}={value!r} is not a fraction. Write a number from 0 to 1.")
+
+
+_MOST_PARTITIONS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Rrpj(Progressive):
+    """RRPJ: what has had the fewest results per row leaves memory first.
+
+    `sigma` below 1 is amortised RRPJ: that part of the results counted so far is left after each flush, so that what is
+    productive now stays though it was not before. `per`: results are divided by the rows that ``"arrived"``, those
+    ``"resident"``, or by ``"nothing"`` (JGradient). `by` ``"row"`` is RRPJ-F: results are counted row by row, which
+    takes 8 bytes for each and chooses better where a partition's rows differ; the youngest `grace` of them leave last.
+
+    >>> Rrpj(sigma=0.5).partitions
+    64
+    >>> Rrpj(sigma=2)
+    Traceback (most recent call last):
+    penstock.core.errors.ConfigError: sigma=2 is not a fraction. Write a number from 0 to 1.
+    """
+
+    sigma: float = 1.0
+    per: Per = "arrived"
+    by: Literal["partition", "row"] = "partition"
+    grace: float = 0.0
+
+    def __post_init__(self) -> None:
+        Progressive.__post_init__(self)
+        self._check_fraction("sigma")
+        self._check_fraction("grace")
+        for name, known in (("per", get_args(Per)), ("by", ("partition", "row"))):
+            if getattr(self, name) not in known:
+                raise ConfigError(f"{name}={getattr(self, name)!r} is not one of {', '.join(known)}.")
+
+    def policy(self) -> Policy:
+        """By partition, or row by row."""
+        if self.by == "row":
+            return RowRate(self.partitions, self.grace)
+        return ResultRate(self.partitions, self.sigma, self.per)

@@ -1,0 +1,71 @@
+"""Which method a join without a window runs by: OA-Join while every page is cheap to probe, else RRPJ.
+
+OA-Join gives every result at once, and probes all that there ever was. RRPJ probes what is in memory, and lets the rest
+meet while the streams are silent and at their end: worth it only where OA-Join cannot keep up.
+"""
+
+from __future__ import annotations
+
+from penstock.core.errors import ConfigError
+from penstock.operators.window_join import JoinTime
+from penstock.planner.machine import SERVER, Machine
+from penstock.planner.window_join.choice import DEFAULT, Alternative, Choice, Preference
+from penstock.planner.window_join.costs import COSTS
+from penstock.planner.window_join.load import Load
+
+_UNKNOWN = "nothing is measured yet, and OA-Join puts nothing off and lets state outgrow the memory"
+_FORCED = (
+    "its results feed another operator by the later of their times, whose bound a method that puts joins off holds back"
+)
+
+
+def plan_always(
+    load: Load | None,
+    memory: int,
+    feeds_operator: bool,
+    time: JoinTime,
+    epoch_seconds: float,
+    current: str | None,
+    machine: Machine = SERVER,
+    preference: Preference = DEFAULT,
+) -> Choice:
+    """Choose the method of a join without a window; the arguments are those of `plan_window_join`.
+
+    >>> load = Load(rows_per_second=(15e3, 15e3), row_bytes=(100.0, 100.0), window_seconds=(6e3, 6e3))
+    >>> cached, disk = Machine(page_cache=64e9), Machine(page_cache=0)
+    >>> plan_always(load, 64_000_000, False, "left", 2.0, None, cached).method
+    'oa'
+    >>> plan_always(load, 64_000_000, False, "left", 2.0, None, disk).method
+    'rrpj'
+    """
+    for name, value in (("memory", memory), ("epoch_seconds", epoch_seconds)):
+        if not value > 0:
+            raise ConfigError(f"{name}={value} leaves nothing to plan with. Write a number above 0.")
+    running = current if current == "rrpj" else "oa"
+    if feeds_operator and time == "latest":
+        return Choice("oa", _FORCED)
+    if load is None:
+        return (
+            Choice("oa", _UNKNOWN)
+            if running == "oa"
+            else Choice("rrpj", "RRPJ runs already, and nothing is measured yet")
+        )
+    oa, rrpj = (COSTS[method](load, memory, epoch_seconds, machine) for method in ("oa", "rrpj"))
+    limit = 1.0 if running == "oa" else 1.0 - preference.stay
+    soon = f"{100 * rrpj.at_once:.0f} % of the results"
+    if oa.seconds <= limit or preference.prompt * rrpj.seconds >= oa.seconds:
+        why = (
+            f"every page is cheap to probe where it is mapped: OA-Join takes {oa.seconds:.2f} s of work per second of "
+            f"stream and puts nothing off"
+            if oa.keeps_up
+            else f"OA-Join falls behind, but RRPJ would not be {preference.prompt:g} × cheaper"
+        )
+        not_taken = f"would give {soon} at once, the others when the streams are silent or over"
+        return Choice("oa", why, oa, (Alternative("rrpj", rrpj, not_taken),))
+    why = (
+        f"to probe all pages would take OA-Join {oa.seconds:.2f} s of work per second of stream; RRPJ gives {soon} at "
+        f"once by what is in memory, in {rrpj.seconds:.2f} s, and the others when the streams are silent or over"
+    )
+    return Choice(
+        "rrpj", why, rrpj, (Alternative("oa", oa, "falls behind" if not oa.keeps_up else "nearly falls behind"),)
+    )

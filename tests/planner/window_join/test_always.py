@@ -1,0 +1,65 @@
+"""Joins without a window: OA-Join while every page is cheap to probe, RRPJ where that falls behind, and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.core.errors import ConfigError
+from penstock.core.within import always
+from penstock.operators.window_join import WindowJoin
+from penstock.planner.machine import Machine
+from penstock.planner.window_join import Pilot, explain_choice
+from penstock.planner.window_join.always import plan_always
+from penstock.planner.window_join.load import Load
+
+LOAD = Load(rows_per_second=(15e3, 15e3), row_bytes=(100.0, 100.0), window_seconds=(6e3, 6e3))
+LOCAL, REMOTE = Machine(page_cache=64e9), Machine(page_cache=0)
+
+
+def plan(machine, load=LOAD, current=None, feeds=False, time="left", **changes):
+    return plan_always(load, 64_000_000, feeds, time, 2.0, current, machine, **changes)
+
+
+def test_mapped_pages_are_cheap_to_probe_and_nothing_is_put_off():
+    choice = plan(LOCAL)
+    assert choice.method == "oa"
+    assert choice.reason.startswith("every page is cheap to probe where it is mapped: OA-Join takes 0.")
+    assert "would give 0 % of the results at once" in "\n".join(explain_choice(choice))
+
+
+def test_where_pages_are_far_away_rrpj_keeps_epochs_short():
+    choice = plan(REMOTE)
+    assert choice.method == "rrpj"
+    assert "to probe all pages would take OA-Join" in choice.reason
+    assert [other.method for other in choice.alternatives] == ["oa"]
+    assert choice.cost.keeps_up
+    assert not choice.alternatives[0].cost.keeps_up
+
+
+def test_a_change_back_takes_more_than_a_little():
+    """OA-Join that would just keep up does not take over from RRPJ; one that is begun with, stays."""
+    loads = [Load((rate, rate), (100.0, 100.0), (6e3, 6e3)) for rate in range(100, 15_000, 100)]
+    first = next(load for load in loads if plan(REMOTE, load, current="oa").method == "rrpj")
+    before = loads[loads.index(first) - 1]
+    assert plan(REMOTE, before, current="oa").method == "oa"
+    assert plan(REMOTE, before, current="rrpj").method == "rrpj"
+
+
+def test_results_that_feed_an_operator_by_their_later_time_are_not_put_off():
+    assert plan(REMOTE, feeds=True, time="latest").method == "oa"
+    assert plan(REMOTE, feeds=True).method == "rrpj"
+
+
+@pytest.mark.parametrize(("current", "method"), [(None, "oa"), ("auto", "oa"), ("rrpj", "rrpj")])
+def test_what_runs_goes_on_until_something_is_measured(current, method):
+    assert plan(REMOTE, load=None, current=current).method == method
+
+
+def test_nothing_to_plan_with_is_an_error():
+    with pytest.raises(ConfigError, match="memory=0 leaves nothing to plan with"):
+        plan_always(LOAD, 0, False, "left", 2.0, None)
+
+
+def test_the_pilot_of_such_a_join_decides_by_it():
+    pilot = Pilot(WindowJoin((("k", "k"),), always()), False, 10**6, 2, REMOTE, current="rrpj")
+    assert pilot.decide().method == "rrpj"
