@@ -13,6 +13,7 @@ from lab import (
     multi_way_figures,
     multi_way_measured,
     multi_way_stream,
+    progressive_figures,
     window6,
     window7,
     window8,
@@ -29,6 +30,7 @@ HEADINGS = {
         *multi_way_measured.EXPERIMENTS,
         *multi_way_stream.EXPERIMENTS,
     ),
+    "Progressive joins": progressive_figures.EXPERIMENTS,
 }
 """By source, in its order."""
 

@@ -202,7 +202,12 @@ def caption(name: str) -> str:
     return f"{_SOURCES[source]}, {figure}"
 
 
-_SOURCES = {"window": "Window queries", "lookup": "Lookup joins", "multi": "Multi-way joins"}
+_SOURCES = {
+    "window": "Window queries",
+    "lookup": "Lookup joins",
+    "multi": "Multi-way joins",
+    "progressive": "Progressive joins",
+}
 
 
 def _over_seeds(x: Seconds, values: Seconds) -> Curve:

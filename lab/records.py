@@ -19,6 +19,7 @@ NAMES = {
     "Window queries": "window-queries",
     "Lookup joins": "lookup-joins",
     "Multi-way joins": "multi-way-joins",
+    "Progressive joins": "progressive-joins",
 }
 """What the page of a source is called."""
 

@@ -18,6 +18,7 @@ from lab.experiments import Experiment
 from lab.lookup_setups import LookupSetup
 from lab.lookups import Looking, Overloaded, Sharing
 from lab.measures import Trial
+from lab.progressive_runs import Run
 from lab.setups import Setup
 from lab.skews import Joining, Skewed
 from lab.verdicts import Verdict
@@ -122,6 +123,8 @@ def _scale(experiment: Experiment) -> float:
         return 1 / 400
     if isinstance(trial, Looking):
         return experiment.scale / 50
+    if isinstance(trial, Run):
+        return 1 / 50
     return _SCALES.get(experiment.id, 1 / 500)
 
 

@@ -34,6 +34,7 @@ LONG = small.DEEP | {
     *("3.4", "3.6a", "3.6b", "3.6c", "3.7", "3.8", "3.9", "3.10", "5.12", "6.7", "6.8", "6.9", "6.10", "6.11"),
     *("lookup-5a", "lookup-5b", "lookup-5c", "lookup-5d", "lookup-6", "lookup-7", "lookup-9f"),
     *("window-6-15", "window-6-19b", "window-7-7", "multi-machine", "multi-parallel"),
+    *(f"progressive-4-{number}" for number in (2, 3, 4, 5, 7, 8, 9, 10)),
 }
 """Those that take ten seconds or more, or show what others of their source show in fewer runs: run with -m deep."""
 

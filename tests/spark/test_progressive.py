@@ -4,7 +4,6 @@ them, changed by restarts and after a failure, what Spark's own batch join gives
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
