@@ -211,6 +211,7 @@ EXPERIMENTS = (
             ),
         ),
         scale=1.0,
+        seeds=5,
         streams=_SIZE + ", partitions by Zipf's law with exponent 2",
         remark="The source gives neither its number of partitions nor the unit: 100 and results a second fit.",
     ),

@@ -107,7 +107,8 @@ def test_x4_without_skew_all_are_equal():
 def test_x4_each_cell_of_the_table_at_full_size(label):
     sigma = 1.0 if label == "RRPJ" else float(label.removeprefix("σ = "))
     for period, printed in zip(DRIFTS, TABLE[label], strict=True):
-        found = measured(replace(DRIFT, period=period, sigma=sigma), THROUGHPUT, scale=1.0)
+        run = replace(DRIFT, period=period, sigma=sigma)
+        found = float(np.mean([measured(run, THROUGHPUT, scale=1.0, seed=seed) for seed in range(5)]))
         assert found == pytest.approx(printed, rel=0.25 if (label, period) in FAR else 0.1)
 
 
