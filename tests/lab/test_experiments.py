@@ -67,7 +67,7 @@ class TestFind:
     def test_parts_chapters_and_all(self):
         assert [each.id for each in find("3.6")] == ["3.6a", "3.6b", "3.6c"]
         assert [each.id for each in (*find("3"), *find("5"))] == FIGURES
-        whole = [each for name in ("3", "5", "window", "6", "lookup", "multi") for each in find(name)]
+        whole = [each for name in ("3", "5", "window", "6", "lookup", "multi", "progressive") for each in find(name)]
         assert [each.id for each in whole] == [each.id for each in find("all")]
 
     def test_an_unknown_one_suggests_the_nearest(self):
