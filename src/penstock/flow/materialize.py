@@ -14,6 +14,7 @@ from penstock.flow.plans import Materialize
 if TYPE_CHECKING:
     from penstock.flow.stream import Stream
 
+
 @dataclass(frozen=True, slots=True)
 class Late:
     """Results get their payload late: in their epoch, or `decoupled` from the join, in the epoch after it."""
