@@ -234,7 +234,7 @@ class Course:
         units go whose rows are all earlier than that of any row in state. Without a window nothing limits it.
         """
         kept = list(self.ledger.kept.get(source.name, ()))
-        if source.name in plan.late:
+        if source.name in behind:
             first, count = plan.late[source.name]
             kept.append(Kept(first, first + count, *behind[source.name]))
         since = min((self._since(node, states[node.name]) for node in self._holds(source)), default=TIME_MAX)
