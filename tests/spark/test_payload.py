@@ -159,6 +159,19 @@ def test_a_checkpoint_from_before_payload_could_stay_goes_on_as_it_was(spark, tm
     assert not any(epoch.left_behind for epoch in query.progress().epochs)
 
 
+def test_a_missing_record_of_what_was_left_behind_is_told_by_its_name(spark, tmp_path, feeds):
+    for name, feed in feeds.items():
+        feed.add(events(0, name))
+    flow, (rows, _) = joined(spark, tmp_path, feeds)
+    rows.to_memory()
+    flow.run(end=False)
+    os.unlink(tmp_path / "checkpoint" / "payload.json")
+    flow, (rows, _) = joined(spark, tmp_path, feeds)
+    rows.to_memory()
+    with pytest.raises(PenstockError, match=r"State file .*payload\.json is missing"):
+        flow.run()
+
+
 class TestSegments:
     """Payload of sources that cannot be read again is written once, to the checkpoint."""
 

@@ -209,7 +209,7 @@ class StateError(PenstockError):
     def missing(cls, path: str) -> Self:
         """A file that the ledger names is gone."""
         return cls(
-            f"State file {path} is missing, so the join's state is incomplete and no epoch can run on it. "
+            f"State file {path} is missing, so the flow's state is incomplete and no epoch can run on it. "
             f"Restore the file from a backup of the checkpoint, or start the flow with a new checkpoint directory."
         )
 

@@ -14,6 +14,7 @@ from penstock.core.budget import parse_bytes, show_bytes
 from penstock.core.errors import CheckpointError, ConfigError, PenstockError
 from penstock.core.files import Changes, Format, Sizes
 from penstock.core.master import Freshness, TableSource
+from penstock.core.rows import first_twice
 from penstock.flow.flow import Flow, read_trigger
 from penstock.flow.graph import Node, OperatorNode, Pairs, SelectNode, SourceNode
 from penstock.flow.sinks import ParquetSink, Sink, operators_needed
@@ -224,7 +225,19 @@ class SparkFlow(Flow):
                 f"A Spark flow reads DataFrames, but this source is a {type(data).__name__}. "
                 f"Give spark.readStream…, any batch DataFrame, or use pk.LocalFlow for Arrow tables."
             )
-        return arrow_columns(data.schema)
+        columns = arrow_columns(data.schema)
+        twin = None if self._case_matters else first_twice(name.lower() for name in columns.names)
+        if twin is not None:
+            alike = " and ".join(repr(name) for name in columns.names if name.lower() == twin)
+            raise ConfigError(
+                f"This source has columns {alike}, which Spark does not tell apart. Rename one of them, or set "
+                f"spark.sql.caseSensitive to true."
+            )
+        return columns
+
+    @property
+    def _case_matters(self) -> bool:
+        return str(self.spark.conf.get("spark.sql.caseSensitive")).lower() == "true"
 
     def _selected(self, node: Node, expressions: Sequence[Any]) -> tuple[pa.Schema, bool]:
         trial = SelectNode(columns=node.columns, time=None, unit=node.unit, input=node, expressions=tuple(expressions))

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.core.errors import CheckpointError, ConfigError
+from penstock.core.errors import CheckpointError, ConfigError, StateError
 from penstock.core.files import Files, Path, Payload
 from penstock.flow.graph import SourceNode, sources_of
 from penstock.flow.sinks import Sink, operators_needed
@@ -42,7 +42,10 @@ def detached_on_spark(
     sources = sources_of(*(sink.node for sink in sinks))
     record = checkpoint.records.read(_RECORD)
     if record is None:
-        begun = checkpoint.latest().epoch >= 0 or checkpoint.planned(0) is not None
+        latest, first = checkpoint.latest(), checkpoint.planned(0)
+        if any(latest.units.values()) or (first is not None and first.late):
+            raise StateError.missing(checkpoint.records.path(_RECORD))
+        begun = latest.epoch >= 0 or first is not None
         asked = {source: _asked(source, homes) for source in sources}
         columns = {} if begun else _columns(sinks, asked, zone)
         named = {source.name: sorted(map(list, paths)) for source, paths in columns.items()}

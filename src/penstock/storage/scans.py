@@ -193,7 +193,9 @@ def _told(files: Files, uri: str) -> Iterator[None]:
             f"Input file {uri} is gone. Put it back and start the flow again.{_GONE.get(files.format, '')}"
         ) from gone
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as wrong:
-        raise SourceError(f"{uri} cannot be read as {files.inside}: {wrong}") from wrong
+        raise SourceError(
+            f"{uri} cannot be read as {files.inside}: {wrong}. Put the whole file in its place and start the flow again."
+        ) from wrong
 
 
 _GONE: Mapping[Format, str] = {
