@@ -194,7 +194,7 @@ def _told(files: Files, uri: str) -> Iterator[None]:
         ) from gone
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as wrong:
         raise SourceError(
-            f"{uri} cannot be read as {files.inside}: {wrong}. Put the whole file in its place and start the flow again."
+            f"{uri} cannot be read as {files.inside}: {wrong}. Put the whole file there and start the flow again."
         ) from wrong
 
 
