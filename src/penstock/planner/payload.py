@@ -23,7 +23,10 @@ _FETCHED = 6e-9
 """to decode a byte that stayed, and to keep it where rows are found by their number;"""
 
 _FOUND = 3e-7
-"""and to find one row of a result so."""
+"""to find one row of a result so,"""
+
+_TAKEN = 1.2e-9
+"""and to take a byte of it: `benchmarks/multi_way.py`, wide rows with several results each, late less early."""
 
 _LATEST = 0.3
 """The weight of the latest epoch in what is expected of the next."""
@@ -78,7 +81,7 @@ class HomePilot:
         touched = min(rows, results)
         return {
             "row": self.width * (rows * _BROUGHT + partials * _SENT),
-            "source": self.width * touched * _FETCHED + results * _FOUND,
+            "source": self.width * touched * _FETCHED + results * (_FOUND + self.width * _TAKEN),
         }
 
     def learn(self, rows: int, partials: int, results: int) -> None:
