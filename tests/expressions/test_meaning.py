@@ -86,6 +86,8 @@ def test_what_only_spark_computes_is_refused_while_the_flow_is_built(expression)
             "cast(x AS string)",
             r"DOUBLE as STRING is something else .* Cast it to a decimal before, like cast\(x AS dec",
         ),
+        ("cast(x AS decimal(20, 4))", r"at most 15 digits before the point, like decimal\(19, 4\)\."),
+        ("cast(m38 AS int)", r"Cast it to bigint before, like cast\(cast\(x AS bigint\) AS int\)\."),
         ("m / 2", r"divides decimals, .* Cast one side to DOUBLE"),
         ("m38 * 2", r"has more than 38 digits, .* Cast its sides to fewer digits, or to DOUBLE"),
         ("s + 1", r"`s` \+ 1 has STRING and INT side by side\. Cast one to the other's type"),

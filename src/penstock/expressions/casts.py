@@ -22,6 +22,9 @@ _NOT_NUMBERS = {
 _EXACT = {"FLOAT": 7, "DOUBLE": 15}
 """Digits that a floating point number always holds: DuckDB rounds twice where a decimal has more."""
 
+_SHOWN = 15
+"""Digits before the point up to which every Java shows a double as DuckDB does: Java 17 shows some more of others."""
+
 _WITHOUT_EXPONENT = "without_exponent"
 
 MACROS = rf"""
@@ -58,7 +61,7 @@ def cast(value: Value, to: str, *, safe: bool = False) -> Value:
     if sql is None:
         raise ConfigError(
             f"{value.spark_type} as {Value('', to).spark_type} is something else in process than in Spark, or refused "
-            f"there. {_instead(value)}"
+            f"there. {_instead(value, to)}"
         )
     sure = value.sure and (to == "VARCHAR" or widened([value.kind, to]) == to)
     # What names no column Spark computes step by step before it leaves out the FLOAT.
@@ -84,9 +87,14 @@ def error(message: str, value: str | None = None) -> str:
     return "error(" + text.replace("{}", f"' || CAST({value} AS VARCHAR) || '") + ")"
 
 
-def _instead(value: Value) -> str:
+def _instead(value: Value, to: str) -> str:
+    target = Value("", to).family
+    if value.family == "decimal" and target == "integer":
+        return "Cast it to bigint before, like cast(cast(x AS bigint) AS int)."
+    if value.family == "float" and target == "decimal":
+        return f"Take a decimal of at most {_SHOWN} digits before the point, like decimal(19, 4)."
     if value.family == "float":
-        return "Cast it to a decimal before, like cast(x AS decimal(20, 4))."
+        return "Cast it to a decimal before, like cast(x AS decimal(19, 4))."
     return "Compute the column before flow.source(…)."
 
 
@@ -110,12 +118,15 @@ def _cast(value: Value, to: str, otherwise: str | None) -> str | None:
         "instant": {"date", "timestamp"},
     }
     if target == "integer" and family in ("float", "decimal"):
+        if family == "decimal" and to != "BIGINT" and value.digits[1] and value.digits[0] > _EXACT["DOUBLE"]:
+            return None  # by way of a double, in Spark, or not: that depends on how the value was made
         return f"{verb}(trunc({sql}) AS {to})"
     if target == "decimal" and family == "boolean":
         return f"{verb}(CAST({sql} AS INTEGER) AS {to})"  # DuckDB takes true for the smallest decimal
     if target == "decimal" and family == "float":
         # By the digits that are shown of a double: DuckDB would round the binary fraction.
-        return _to_decimal(sql, to, otherwise)
+        digits, scale = Value("", to).digits
+        return _to_decimal(sql, to, otherwise) if digits - scale <= _SHOWN else None
     if target == "float" and family == "decimal" and value.digits[0] > _EXACT[to]:
         return f"CAST(CAST({sql} AS VARCHAR) AS {to})"
     if value.kind == "DOUBLE" and to == "FLOAT":
