@@ -10,7 +10,22 @@ from penstock.planner.payload import HomePilot
 
 
 def test_wide_rows_of_which_few_become_results_leave_payload_behind():
-    assert HomePilot("auto", width=3000).late
+    pilot = HomePilot("auto", width=3000)
+    pilot.learn(rows=1000, partials=0, results=100)
+    assert pilot.late
+
+
+@pytest.mark.parametrize(("joins", "late"), [(0, False), (1, True)])
+def test_before_anything_is_known_payload_stays_where_it_would_be_sent_on(joins, late):
+    assert HomePilot("auto", width=1000, joins=joins).late == late
+
+
+@pytest.mark.parametrize(("joins", "results"), [(0, 0), (1, 20_000)])
+def test_the_first_epoch_is_gone_by_at_once(joins, results):
+    pilot = HomePilot("auto", width=1000, joins=joins)
+    before = pilot.late
+    pilot.learn(rows=1000, partials=0, results=results)
+    assert pilot.late != before
 
 
 def test_narrow_rows_with_many_results_bring_theirs():
@@ -55,3 +70,10 @@ def test_silent_epochs_teach_nothing():
     for _ in range(9):
         pilot.learn(0, 0, 0)
     assert "nothing was measured yet" in pilot.says()
+
+
+def test_payload_travels_while_windows_fill_and_rows_come_into_more_results_each_epoch() -> None:
+    pilot = HomePilot("auto", width=64)
+    for epoch in range(7):
+        pilot.learn(rows=100_000, partials=0, results=40_000 * epoch)
+        assert not pilot.late

@@ -21,14 +21,14 @@ EPOCHS = 5
 SCHEMA = pa.schema({"k": pa.int64(), "t": pa.int64(), "id": pa.int64(), "payload": pa.string()})
 
 
-def two_streams(folder: Path, rows: int, epochs: int = EPOCHS) -> list[Feed]:
-    """Two streams of `rows` each in a few epochs; one row in ten has a partner."""
+def two_streams(folder: Path, rows: int, epochs: int = EPOCHS, wide: int = WIDE) -> list[Feed]:
+    """Two streams of `rows` each in a few epochs, with `wide` bytes of payload; one row in ten has a partner."""
     feeds = [Feed(folder / name, SCHEMA) for name in ("left", "right")]
     for epoch in range(epochs):
         ids = np.arange(epoch * rows // epochs, (epoch + 1) * rows // epochs)
         for port, side in enumerate(feeds):
             keys = np.where(ids % 10 == 0, ids, -1 - 2 * ids - port)
-            payload = pa.array(["x" * WIDE], pa.string()).take(pa.array(np.zeros(ids.size, np.int64)))
+            payload = pa.array(["x" * wide], pa.string()).take(pa.array(np.zeros(ids.size, np.int64)))
             side.add(pa.table([keys, ids, ids, payload], schema=SCHEMA))
     return feeds
 

@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyarrow import csv
 
 from penstock.core.errors import SourceError, StateError
 from penstock.storage import payload
-from penstock.storage.payload import Home, forget_decoded, read_placed, sizes_of, width_of
+from penstock.storage.payload import Home, Unit, forget_decoded, read_placed, sizes_of, width_of
 from penstock.storage.scans import files_of
 
 ROWS = 11_000
@@ -129,6 +130,44 @@ class TestRefused:
         os.utime(tmp_path / "0.parquet", (1, 1))
         with pytest.raises(SourceError, match="was changed since it was read"):
             home.fetch(np.array([0]), [("text",)])
+
+    @pytest.mark.parametrize("kind", ["parquet", "csv"])
+    def test_a_file_of_the_same_size_and_time_that_ends_in_another_way(self, tmp_path, kind):
+        def write(letter: str) -> tuple[int, int]:
+            rows = pa.table({"text": [f"{letter}{n % 10}" for n in range(5_000)]})
+            path = tmp_path / f"1.{kind}"
+            pq.write_table(rows, path, compression=None) if kind == "parquet" else csv.write_csv(rows, path)
+            os.utime(path, (9, 9))
+            return path.stat().st_size, path.stat().st_mtime_ns
+
+        before = write("a")
+        flow = f"test-{os.getpid()}-{kind}"
+        home = Home(str(tmp_path), flow, flow, "s", files_of(kind, str(tmp_path / f"1.{kind}"), None, None, None))
+        home.note(0, [(home.files.path, ())])
+        assert write("b") == before
+        with pytest.raises(SourceError, match=rf"1\.{kind} is gone or was changed since it was read"):
+            home.fetch(np.array([0]), [("text",)])
+        write("a")
+        assert home.fetch(np.array([1]), [("text",)])[0].to_pylist() == ["a1"]
+        forget_decoded(flow)
+
+    def test_a_file_that_is_written_anew_while_it_is_read(self, home, tmp_path, monkeypatch):
+        read = payload.read_file
+
+        def torn(*given):
+            os.utime(tmp_path / "0.parquet", (1, 1))
+            return read(*given)
+
+        monkeypatch.setattr(payload, "read_file", torn)
+        with pytest.raises(SourceError, match="was changed since it was read"):
+            home.fetch(np.array([0]), [("text",)])
+
+    def test_records_of_earlier_versions_tell_only_sizes_and_times(self, home):
+        unit = home.unit(0)
+        *older, _, _ = unit.to_json()
+        assert Unit.from_json(older) == replace(unit, end=None)
+        assert Unit.from_json([*older, True]) == replace(unit, end=None, segment=True)
+        Unit.from_json(older).check()
 
     def test_places_that_are_not_on_record(self, home):
         with pytest.raises(StateError, match="knows no unit 7"):

@@ -28,6 +28,9 @@ _FOUND = 3e-7
 _TAKEN = 1.2e-9
 """and to take a byte of it: `benchmarks/multi_way.py`, wide rows with several results each, late less early."""
 
+_GUESSED = 0.25
+"""How much less it must be predicted to cost to stay before anything is known: rows in state keep what was guessed."""
+
 _LATEST = 0.3
 """The weight of the latest epoch in what is expected of the next."""
 
@@ -51,15 +54,20 @@ class Seen(NamedTuple):
 class HomePilot:
     """Chooses for one source, epoch by epoch; `asked` is what its user wrote, `width` the bytes that may stay.
 
-    >>> pilot = HomePilot("auto", width=3000)
+    Before anything is known, each row is taken to come into one partial result of each of the `joins` that are not its
+    last, and to become one result. The first epoch tells more, and is always gone by.
+
+    >>> pilot = HomePilot("auto", width=3000, joins=1)
     >>> pilot.late, pilot.costs(rows=1000, partials=1000, results=10)["source"] < 0.01
     (True, True)
-    >>> HomePilot("auto", width=70).late
-    False
+    >>> HomePilot("auto", width=70, joins=1).late, HomePilot("auto", width=3000).late
+    (False, False)
     """
 
     asked: Payload
     width: float
+    joins: int = 0
+    """Joins that its rows pass before their last one."""
     changes: int = 0
     """How often it has changed its mind."""
     _running: Switching = field(init=False)
@@ -67,9 +75,9 @@ class HomePilot:
     _epochs: int = 0
 
     def __post_init__(self) -> None:
-        # One result for each row, before anything is known.
-        first = self.costs(1.0, 0.0, 1.0)
-        self._running = Switching(min(first, key=lambda home: first[home]), dwell=_DWELL)
+        first = self.costs(1.0, self.joins, 1.0)
+        stays = first["source"] < (1 - _GUESSED) * first["row"]
+        self._running = Switching("source" if stays else "row", since=-_DWELL, dwell=_DWELL)
 
     @property
     def late(self) -> bool:
@@ -85,15 +93,28 @@ class HomePilot:
         }
 
     def learn(self, rows: int, partials: int, results: int) -> None:
-        """An epoch is done."""
+        """An epoch is done.
+
+        While windows fill, rows come into more results from epoch to epoch: then the latest tells most, and in the
+        first epochs each row is taken to become one result at least.
+        """
         if not rows:
             return
-        before = self._seen or Seen(rows, partials, results)
+        latest = Seen(rows, partials, results)
+        before = self._seen or latest
+        smoothed = (1 - _LATEST) * before.rows + _LATEST * rows
         self._seen = Seen(
-            *((1 - _LATEST) * old + _LATEST * new for old, new in zip(before, (rows, partials, results), strict=True))
+            smoothed,
+            *(
+                smoothed * max(new / rows, (1 - _LATEST) * old / before.rows + _LATEST * new / rows)
+                for old, new in zip(before[1:], latest[1:], strict=True)
+            ),
         )
         self._epochs += 1
-        running = self._running.after(self._epochs, self.costs(*self._seen))
+        known = self._seen
+        if self._epochs <= _DWELL:
+            known = known._replace(results=max(known.results, known.rows))
+        running = self._running.after(self._epochs, self.costs(*known))
         self.changes += running.current != self._running.current
         self._running = running
 

@@ -74,14 +74,25 @@ class Fetch:
 
     def pieces(self, rows: pa.Table, size: int) -> Iterator[pa.Table]:
         """The same in pieces of about `size` bytes, in the order of their places in the source with most payload."""
+        if all(rows.column(each.row).null_count == rows.num_rows for each in self.fetched):
+            yield self.whole(rows)
+            return
         if rows.num_rows > _FEW:
             rows = rows.take(pc.sort_indices(rows.column(self.fetched[-1].row)))
-        start, more = 0, _FEW
+        start, more = 0, self._fit(rows, size)
         while start < rows.num_rows or not start:
             piece = self.whole(rows.slice(start, more), size)
             start += max(1, piece.num_rows)
             more = max(1, size * piece.num_rows // max(1, piece.nbytes))
             yield piece
+
+    def _fit(self, rows: pa.Table, size: int) -> int:
+        """How many rows may be fetched first: few, unless it is known how wide they are."""
+        widths = [each.home.width([path for _, path in each.columns]) for each in self.fetched]
+        known = sum(width for width in widths if width is not None)
+        if not rows.num_rows or None in widths:
+            return _FEW
+        return max(_FEW, int(size / (known + rows.nbytes / rows.num_rows + 1)))
 
 
 def _with_fetched(rows: pa.Table, what: Fetched, size: int) -> pa.Table:
@@ -95,7 +106,7 @@ def _with_fetched(rows: pa.Table, what: Fetched, size: int) -> pa.Table:
         at = rows.schema.get_field_index(name)
         if places.null_count:
             where = pa.array(np.cumsum(valid) - 1, mask=~valid)
-            array = pc.if_else(pa.array(valid), array.take(where), rows.column(name).combine_chunks())
+            array = pc.if_else(pa.array(valid), array.take(where), rows.column(name))
         rows = rows.set_column(at, name, array)
     return rows
 

@@ -23,7 +23,7 @@ from penstock.spark.task import ShardTask
 WRITTEN = "file string, rows long"
 """What a task that writes tells the driver, as Spark declares it."""
 
-_FETCHED = 32
+_FETCHED = 16
 """The part of a task's share that payload of results may take while it is written."""
 
 _GROUP = 32

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from penstock.core.files import InputFile
 from penstock.flow.graph import SourceNode
+from penstock.spark.allocator import allocating_within
 from penstock.spark.assembly import Assembly
 from penstock.spark.blobs import spread
 from penstock.spark.segments import as_input, copied, spooled
@@ -57,7 +59,8 @@ class Segmenting:
             needed = flow.source_rows.columns[source]
             columns = pa.schema([field for field in needed if field.name != source.row])
             folder = self._folder(source)
-            found = copied(numbers, work, read, columns, folder, flow.course.share)
+            with allocating_within(flow.course.share) if here else nullcontext():
+                found = copied(numbers, work, read, columns, folder, flow.course.share)
             made[source] = self._wrote(source, folder, found)
         return made
 

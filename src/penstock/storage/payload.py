@@ -35,7 +35,6 @@ from penstock.storage.files import find_folder, local_path
 from penstock.storage.records import Records
 from penstock.storage.scans import Portion, Texts, as_type, leaves_of, listed_files, portions, read_file, size_of
 from penstock.storage.segments import (
-    BATCH,
     Segment,
     check_segment,
     copied_segment,
@@ -56,7 +55,10 @@ _ROWS = 32
 _READ = 8_000_000
 """Bytes that are decoded at a time, at most."""
 
-_MAPPED = 64
+_TAIL = 1 << 14
+"""Bytes at the end of a file that are read to tell whether it is the same: most footers fit."""
+
+_MAPPED = 256
 """Decoded units that a process keeps mapped."""
 
 _REMEMBERED = 1 << 14
@@ -76,21 +78,36 @@ class Unit:
     portion: Portion
     size: int
     changed: int
+    end: str | None = None
+    """A digest of how the file ends: of Parquet, the footer. None if that was not noted."""
     segment: bool = False
     """Whether it is a segment, whose name tells what it was."""
 
     def to_json(self) -> list[Any]:
         """For a record."""
         each = self.portion
-        told = [each.path, each.nbytes, each.group, each.values, self.size, self.changed]
-        return [*told, True] if self.segment else told
+        return [each.path, each.nbytes, each.group, each.values, self.size, self.changed, self.segment, self.end]
 
     @classmethod
     def from_json(cls, record: Sequence[Any]) -> Unit:
-        """From a record."""
-        path, nbytes, group, values, size, changed, *segment = record
+        """From a record; those of earlier versions end sooner."""
+        path, nbytes, group, values, size, changed, *more = record
+        segment = bool(more and more[0])
+        end = more[1] if len(more) > 1 else None
         given: Values = tuple((name, value) for name, value in values)
-        return cls(Portion(path, nbytes, group, given), size, changed, bool(segment))
+        return cls(Portion(path, nbytes, group, given), size, changed, end, segment)
+
+    def check(self) -> None:
+        """Raise unless the file is what it was; one with other pages and the same footer is taken for the same."""
+        path = self.portion.path
+        size, changed = _about(path)
+        same = (size, changed) == (self.size, self.changed)
+        if not same or (self.end is not None and self.end != _ending(path, size)):
+            raise SourceError(
+                f"Input file {path} is gone or was changed since it was read. Rows of it are in the state without "
+                f"their payload. Put it back as it was, its time of change too, or write payload='row' and start with "
+                f"a new checkpoint folder."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +128,11 @@ class Home:
 
     def note(self, first: int, paths: Sequence[tuple[str, Values]]) -> int:
         """Number the units of some files from `first` on, in a record that survives a power cut; how many there are."""
-        units = [
-            Unit(portion, *_about(path)) for path, values in paths for portion in portions(self.files, path, values)
-        ]
+        units = []
+        for path, values in paths:
+            size, changed = _about(path)
+            end = _ending(path, size)
+            units += [Unit(portion, size, changed, end) for portion in portions(self.files, path, values)]
         self._note(first, units)
         return len(units)
 
@@ -123,7 +142,9 @@ class Home:
 
     def note_segments(self, first: int, segments: Sequence[Segment]) -> int:
         """Number some segments of one folder from `first` on, in the same way; how many there are."""
-        self._note(first, [Unit(Portion(path, nbytes), nbytes, 0, True) for path, nbytes in map(_sized, segments)])
+        self._note(
+            first, [Unit(Portion(path, nbytes), nbytes, 0, segment=True) for path, nbytes in map(_sized, segments)]
+        )
         return len(segments)
 
     def _note(self, first: int, units: Sequence[Unit]) -> None:
@@ -164,28 +185,42 @@ class Home:
             raise StateError.missing(self._records.path(self._name(first)))
         return list(map(Unit.from_json, record["units"]))
 
-    def fetch(self, places: Indices, paths: Sequence[Path], size: int = _READ) -> list[pa.Array]:
-        """Some columns, or fields of structs, of the rows at some places, in their order; each row is read once.
+    def fetch(self, places: Indices, paths: Sequence[Path], size: int = _READ) -> list[pa.Array | pa.ChunkedArray]:
+        """Some columns, or fields of structs, of the rows at some places, in their order.
 
-        Units that are not decoded yet are, in pieces of about `size` bytes.
+        Units that are not decoded yet are, in pieces of about `size` bytes. Places that ascend are the fastest.
         """
-        there, again = np.unique(places, return_inverse=True)
-        numbers, rows = there >> _ROWS, there & ((1 << _ROWS) - 1)
-        wanted = pruned(self.files.columns, set(paths))
+        again: Indices | None = None
+        if (places[1:] < places[:-1]).any():
+            places, again = np.unique(places, return_inverse=True)
+        numbers, rows = places >> _ROWS, places & ((1 << _ROWS) - 1)
+        wanted = self._columns(tuple(paths))
         batches: list[pa.RecordBatch] = []
         edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         for begin, end in pairwise(edges):
             if begin < end:
                 number = int(numbers[begin])
                 opened = self._opened(number, wanted, min(_READ, size))
-                batches += _taken(opened, rows[begin:end], wanted, self.unit(number).portion.path)
-        whole = pa.Table.from_batches(batches, schema=wanted).combine_chunks()
-        if there.size < places.size or (again[1:] < again[:-1]).any():
-            whole = whole.take(pa.array(again))
+                batches += opened.take(rows[begin:end], wanted, self.unit(number).portion.path)
+        whole = pa.Table.from_batches(batches, schema=wanted)
+        _WIDTHS[self.start, self.source, tuple(paths)] = whole.nbytes / max(1, whole.num_rows)
+        if again is not None:
+            whole = whole.combine_chunks().take(pa.array(again))
         return [_field(whole, path) for path in paths]
 
-    def _opened(self, number: int, wanted: pa.Schema, size: int) -> Sequence[pa.RecordBatch]:
-        """A unit in batches of the same length, mapped; it has at least what is `wanted`."""
+    def width(self, paths: Sequence[Path]) -> float | None:
+        """The bytes that some columns had in a row when this process fetched them last; None if it never has."""
+        return _WIDTHS.get((self.start, self.source, tuple(paths)))
+
+    def _columns(self, paths: tuple[Path, ...]) -> pa.Schema:
+        """The columns that some paths are in."""
+        known = _WANTED.setdefault((self.start, self.source), {})
+        if paths not in known:
+            known[paths] = pruned(self.files.columns, set(paths))
+        return known[paths]
+
+    def _opened(self, number: int, wanted: pa.Schema, size: int) -> _Mapped:
+        """A unit, mapped; it has at least what is `wanted`."""
         unit = self.unit(number)
         return _SEGMENTS.open(self, number, unit) if unit.segment else _DECODED.open(self, number, wanted, size)
 
@@ -284,7 +319,13 @@ def _named_in(records: Records, source: str, first: int) -> frozenset[str]:
 
 
 _NOTED: dict[tuple[str, str], dict[int, Unit]] = {}
-"""The units that this process has looked up."""
+"""The units that this process has looked up,"""
+
+_WANTED: dict[tuple[str, str], dict[tuple[Path, ...], pa.Schema]] = {}
+"""and the columns that it was asked for, by the start of a flow and the source;"""
+
+_WIDTHS: dict[tuple[str, str, tuple[Path, ...]], float] = {}
+"""and what these took in a row."""
 
 
 def width_of(files: Files, paths: Paths) -> float:
@@ -357,22 +398,39 @@ def forget_decoded(flow: str) -> None:
     _DECODED.forget(flow)
 
 
-def _taken(batches: Sequence[pa.RecordBatch], rows: Indices, wanted: pa.Schema, path: str) -> Iterator[pa.RecordBatch]:
-    """The rows at some ascending places of a unit, which is in the file at `path`, in the columns that are wanted."""
-    if batches and batches[0].schema != wanted:
-        _check_columns(batches[0].schema, wanted, path)
-    number = rows // BATCH
-    edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(rows)]
-    for begin, end in pairwise(edges):
-        at = int(number[begin])
-        where = rows[begin:end] - at * BATCH
-        if at >= len(batches) or where[-1] >= batches[at].num_rows:
+class _Mapped:
+    """The rows of a unit as batches of a file that is mapped; it stays so if the file is deleted."""
+
+    def __init__(self, path: str) -> None:
+        with pa.memory_map(path) as source, pa.ipc.open_file(source) as file:
+            self._batches = [file.get_batch(n) for n in range(file.num_record_batches)]
+        self._lengths = np.array([batch.num_rows for batch in self._batches], np.int64)
+        self._ends = np.cumsum(self._lengths)
+        self._selected: dict[pa.Schema, list[pa.RecordBatch]] = {}
+
+    def take(self, rows: Indices, wanted: pa.Schema, path: str) -> Iterator[pa.RecordBatch]:
+        """The rows at some ascending places, in the columns that are wanted; the unit is in the file at `path`."""
+        if rows[-1] >= (self._ends[-1] if self._batches else 0):
             raise SourceError(
                 f"Input file {path} has fewer rows than when it was read. Rows of it are in the state without their "
                 f"payload. Put the file back as it was, or write payload='row' and start with a new checkpoint folder."
             )
-        taken = batches[at].select(wanted.names).take(pa.array(where))
-        yield taken if taken.schema == wanted else _as_wanted(taken, wanted)
+        batches = self._with(wanted, path)
+        numbers = np.searchsorted(self._ends, rows, "right")
+        where = pa.array(rows - (self._ends - self._lengths)[numbers])
+        edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(rows)]
+        for begin, end in pairwise(edges):
+            taken = batches[numbers[begin]].take(where.slice(begin, end - begin))
+            yield taken if taken.schema == wanted else _as_wanted(taken, wanted)
+
+    def _with(self, wanted: pa.Schema, path: str) -> list[pa.RecordBatch]:
+        """The batches with the columns that are wanted, as they are there."""
+        if wanted not in self._selected:
+            there = self._batches[0].schema
+            if there != wanted:
+                _check_columns(there, wanted, path)
+            self._selected[wanted] = [batch.select(wanted.names) for batch in self._batches]
+        return self._selected[wanted]
 
 
 def _check_columns(there: pa.Schema, wanted: pa.Schema, path: str) -> None:
@@ -398,9 +456,9 @@ def _sized(segment: Segment) -> tuple[str, int]:
     return segment.path, segment.nbytes
 
 
-def _field(rows: pa.Table, path: Path) -> pa.Array:
+def _field(rows: pa.Table, path: Path) -> pa.Array | pa.ChunkedArray:
     column = rows.column(path[0])
-    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    array = column.chunk(0) if column.num_chunks == 1 else column
     for name in path[1:]:
         array = pc.struct_field(array, [array.type.get_field_index(name)])
     return array
@@ -413,32 +471,45 @@ def _about(path: str) -> tuple[int, int]:
     return int(about.size or 0), int(about.mtime_ns or 0)
 
 
+def _ending(path: str, size: int) -> str:
+    """A digest of how a file ends: of Parquet, of the whole footer, which has the sizes and ranges of all columns."""
+    system, place = find_folder(path)
+    if not size:
+        return ""
+    with system.open_input_file(place) as file:
+        tail = file.read_at(min(size, _TAIL), max(0, size - _TAIL))
+        if tail[-4:] == b"PAR1":
+            footer = 8 + int.from_bytes(tail[-8:-4], "little")
+            tail = tail[-footer:] if footer <= len(tail) else file.read_at(min(size, footer), max(0, size - footer))
+    return hashlib.sha1(tail).hexdigest()
+
+
 class _Decoded:
     """Units as Arrow files on a local disk."""
 
     def __init__(self) -> None:
-        self._mapped: OrderedDict[str, list[pa.RecordBatch]] = OrderedDict()
+        self._mapped: OrderedDict[tuple[str, str, str, int, pa.Schema], _Mapped] = OrderedDict()
 
-    def open(self, home: Home, number: int, columns: pa.Schema, size: int) -> list[pa.RecordBatch]:
+    def open(self, home: Home, number: int, columns: pa.Schema, size: int) -> _Mapped:
         """Some columns of a unit, mapped."""
-        unit = home.unit(number)
-        what = hashlib.sha1(columns.serialize().to_pybytes() + repr(unit).encode())
-        path = f"{_folder(home.flow)}/{number}-{what.hexdigest()}.arrow"
-        if path not in self._mapped or not os.path.exists(path):
-            self._mapped[path] = self._opened(path, home, unit, columns, size)
+        key = (home.flow, home.start, home.source, number, columns)
+        if key not in self._mapped:
+            self._mapped[key] = self._opened(home, number, columns, size)
             while len(self._mapped) > _MAPPED:
                 self._mapped.popitem(last=False)
-        self._mapped.move_to_end(path)
-        return self._mapped[path]
+        self._mapped.move_to_end(key)
+        return self._mapped[key]
 
     def forget(self, flow: str) -> None:
         """Delete what was decoded for a flow."""
-        folder = _folder(flow)
-        for path in [path for path in self._mapped if path.startswith(folder)]:
-            del self._mapped[path]
-        shutil.rmtree(folder, ignore_errors=True)
+        for key in [key for key in self._mapped if key[0] == flow]:
+            del self._mapped[key]
+        shutil.rmtree(_folder(flow), ignore_errors=True)
 
-    def _opened(self, path: str, home: Home, unit: Unit, columns: pa.Schema, size: int) -> list[pa.RecordBatch]:
+    def _opened(self, home: Home, number: int, columns: pa.Schema, size: int) -> _Mapped:
+        unit = home.unit(number)
+        what = hashlib.sha1(columns.serialize().to_pybytes() + repr(unit).encode())
+        path = f"{_folder(home.flow)}/{number}-{what.hexdigest()}.arrow"
         if not os.path.exists(path):
             _make_folder(os.path.dirname(path))
             with _alone(f"{path}.lock"):
@@ -446,23 +517,17 @@ class _Decoded:
                     self._decode(path, home, unit, columns, size)
         with suppress(OSError):
             os.utime(path)
-        with pa.memory_map(path) as source, pa.ipc.open_file(source) as file:
-            return [file.get_batch(n) for n in range(file.num_record_batches)]
+        return _Mapped(path)
 
     def _decode(self, path: str, home: Home, unit: Unit, columns: pa.Schema, size: int) -> None:
         portion = unit.portion
-        if _about(portion.path) != (unit.size, unit.changed):
-            raise SourceError(
-                f"Input file {portion.path} is gone or was changed since it was read. Rows of it are in the state "
-                f"without their payload. Put it back as it was, its time of change too, or write payload='row' and "
-                f"start with a new checkpoint folder."
-            )
+        unit.check()
         _make_room(os.path.dirname(path))
         draft = f"{path}.draft"
         with pa.OSFile(draft, "wb") as sink, pa.ipc.new_file(sink, columns) as writer:
-            pieces = read_file(home.files, portion.path, columns, size, portion.group, portion.values)
-            for batch in _of_size(pieces):
-                writer.write_batch(batch)
+            for piece in read_file(home.files, portion.path, columns, size, portion.group, portion.values):
+                writer.write_table(piece.combine_chunks())
+        unit.check()
         os.replace(draft, path)
 
 
@@ -473,9 +538,9 @@ class _Segments:
     """Segments as this process has them mapped; of those on another file system there is a copy on a local disk."""
 
     def __init__(self) -> None:
-        self._mapped: OrderedDict[str, Sequence[pa.RecordBatch]] = OrderedDict()
+        self._mapped: OrderedDict[str, _Mapped] = OrderedDict()
 
-    def open(self, home: Home, number: int, unit: Unit) -> Sequence[pa.RecordBatch]:
+    def open(self, home: Home, number: int, unit: Unit) -> _Mapped:
         """The rows of a segment; it is checked when it is mapped."""
         uri = unit.portion.path
         key = f"{uri} {_state_of(uri)}"
@@ -486,7 +551,7 @@ class _Segments:
         self._mapped.move_to_end(key)
         return self._mapped[key]
 
-    def _opened(self, home: Home, number: int, uri: str) -> Sequence[pa.RecordBatch]:
+    def _opened(self, home: Home, number: int, uri: str) -> _Mapped:
         path = local_path(uri)
         if path is None:
             path = f"{_folder(home.flow)}/{number}-{hashlib.sha1(uri.encode()).hexdigest()}.arrow"
@@ -501,8 +566,7 @@ class _Segments:
         else:
             check_segment(uri)
         try:
-            with pa.memory_map(path) as source, pa.ipc.open_file(source) as file:
-                return [file.get_batch(n) for n in range(file.num_record_batches)]
+            return _Mapped(path)
         except (pa.ArrowInvalid, OSError) as broken:
             raise StateError.corrupt(uri, str(broken)) from broken
 
@@ -520,29 +584,6 @@ def _state_of(uri: str) -> str:
     except FileNotFoundError as gone:
         raise StateError.missing(path) from gone
     return f"{about.st_ino} {about.st_size} {about.st_mtime_ns}"
-
-
-def _of_size(pieces: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
-    """The rows of some pieces in batches of the same length, but for the last."""
-    held: list[pa.Table] = []
-    waiting = 0
-    for piece in pieces:
-        held.append(piece)
-        waiting += piece.num_rows
-        if waiting >= BATCH:
-            whole = pa.concat_tables(held).combine_chunks()
-            full = waiting // BATCH * BATCH
-            for start in range(0, full, BATCH):
-                yield _batch(whole.slice(start, BATCH))
-            held, waiting = [whole.slice(full)], waiting - full
-    if waiting:
-        yield _batch(pa.concat_tables(held).combine_chunks())
-
-
-def _batch(rows: pa.Table) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [c.chunk(0) if c.num_chunks == 1 else c.combine_chunks() for c in rows.columns], schema=rows.schema
-    )
 
 
 def _folder(flow: str) -> str:

@@ -20,8 +20,8 @@ from pyarrow import fs
 from penstock.core.errors import StateError
 from penstock.storage.files import delete_own, find_folder, listed, open_folder, sync_file, sync_folder
 
-BATCH = 1 << 9
-"""Rows of a batch of a segment, but for its last one: so a row's number tells which batch it is in."""
+_BATCH = 1 << 19
+"""Bytes from which on the rows that wait are written as a batch of their segment."""
 
 _FOLDER = re.compile(r"(\d{12,})-[0-9a-f]{8}")
 _SEGMENT = re.compile(r"\d{5,}-[0-9a-f]{12}-(\d+)-([0-9a-f]{8})\.arrow")
@@ -96,14 +96,14 @@ class SegmentWriter:
     def write(self, rows: pa.Table) -> None:
         """Add rows."""
         self._held.append(rows)
-        self._waiting += rows.num_rows
+        self._waiting += rows.nbytes
         self._rows += rows.num_rows
-        if self._waiting >= BATCH:
-            self._flush(self._waiting // BATCH * BATCH)
+        if self._waiting >= _BATCH:
+            self._flush()
 
     def close(self) -> Segment | None:
         """Give the segment its name, once it survives a power cut; None if it has no rows."""
-        self._flush(self._waiting)
+        self._flush()
         self._writer.close()
         self._sink.close()
         if not self._rows:
@@ -122,12 +122,12 @@ class SegmentWriter:
             sync_folder(self._folder)
         return Segment(f"{self._uri}/{name}", self._rows)
 
-    def _flush(self, rows: int) -> None:
-        if not rows:
+    def _flush(self) -> None:
+        if not self._held:
             return
         whole = pa.concat_tables(self._held).combine_chunks()
-        self._writer.write_table(pa.table(whole.columns, schema=self._columns).slice(0, rows), BATCH)
-        self._held, self._waiting = [whole.slice(rows)], self._waiting - rows
+        self._held, self._waiting = [], 0
+        self._writer.write_table(pa.table(whole.columns, schema=self._columns))
 
 
 def check_segment(path: str) -> None:

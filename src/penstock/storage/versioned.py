@@ -83,6 +83,8 @@ class Plan:
     """Which version of its master table each lookup sees."""
     quotas: Mapping[str, int] = field(default_factory=dict)
     """How often a shard of each lookup that sheds load may read its table."""
+    spare: float | None = None
+    """Seconds that each shard has for work that was put off, if the epoch brings no rows; None if there is no limit."""
     batch: Batch = field(default_factory=dict)
     """What identifies the epoch's rows."""
     place: Literal["driver", "tasks", "spark"] = "spark"
@@ -108,6 +110,7 @@ class Plan:
                 "methods",
                 "versions",
                 "quotas",
+                "spare",
                 "batch",
                 "place",
                 "why",
