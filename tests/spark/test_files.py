@@ -376,6 +376,28 @@ def test_files_and_a_dataframe_in_one_flow(spark, tmp_path):
     assert "ran where the driver is" in str(query.explain())
 
 
+@pytest.mark.parametrize("several", ["two uses", "two scans"])
+def test_files_beside_a_dataframe_that_spark_scans_in_several_places(spark, tmp_path, several):
+    """Spark tells scans apart by their places in the query; those of files are found whatever the others are."""
+    for number in range(2):
+        for place, name in enumerate(("frame", "other", "files")):
+            write(tmp_path / name, number, pa.table({"t": [number], "id": [10 * place + number]}))
+
+    def stream(name: str) -> Any:
+        schema = spark.read.parquet(str(tmp_path / name)).schema
+        return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / name))
+
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="32 MB")
+    rows = stream("frame")
+    given = [rows, rows.select("*")] if several == "two uses" else [rows.union(stream("other"))]
+    streams = [flow.source(each, time="t", name=f"a{number}") for number, each in enumerate(given)]
+    streams.append(flow.parquet(tmp_path / "files", time="t", name="files", max_files=1))
+    outs = [each.to_memory() for each in streams]
+    flow.run()
+    found = [sorted(out.table().column("id").to_pylist()) for out in outs]
+    assert found == ([[0, 1], [0, 1], [20, 21]] if several == "two uses" else [[0, 1, 10, 11], [20, 21]])
+
+
 def test_another_filter_or_sink_of_files_may_be_added_at_a_restart(spark, tmp_path):
     write(tmp_path / "in", 0, pa.table({"t": [1, 2], "id": [1, 2]}))
     flow, _ = counting(spark, tmp_path / "in", tmp_path)

@@ -83,10 +83,18 @@ class Assembly:
 
     @property
     def scanned(self) -> list[SourceNode]:
-        """The sources as Spark follows them, in the order by which its offsets know them."""
+        """The sources as Spark follows them, in the order by which its offsets know them.
+
+        Files come first where a DataFrame has several places in the query, or shares one with another.
+        """
         streaming = [s for s in self.course.sources if s.data.isStreaming and not isinstance(_given(s), FileStream)]
         # By name: the order in which sinks need them may be another at the next start.
-        return [*sorted(streaming, key=_name), *sorted(self.file_sources, key=_name)]
+        files, frames = sorted(self.file_sources, key=_name), sorted(streaming, key=_name)
+        scans = [_scans(source) for source in frames] if files else []
+        one_each = len({scan for some in scans for scan in some}) == len(scans) and all(
+            len(some) == 1 for some in scans
+        )
+        return [*frames, *files] if one_each else [*files, *frames]
 
     def rows_given(self, source: SourceNode) -> DataFrame:
         """The rows of a DataFrame, in the columns that sources share."""
@@ -165,6 +173,7 @@ class Assembly:
             roll_call=roll_call,
             blobs=blobs,
             runs=self.runs,
+            spare=plan.spare,
         )
 
     def staged(self, node: OperatorNode, attempt: str, shards: int) -> list[dict[str, Any]]:
@@ -175,6 +184,13 @@ class Assembly:
 def _given(source: SourceNode) -> Any:
     """What the rows of a source come from: a DataFrame, or files that Spark follows."""
     return source.data.given if isinstance(source.data, SegmentStream) else source.data
+
+
+def _scans(source: SourceNode) -> list[int]:
+    """What identifies the streams that a DataFrame reads."""
+    leaves = _given(source)._jdf.queryExecution().analyzed().collectLeaves()
+    found = (leaves.apply(place) for place in range(leaves.size()))
+    return [int(leaf.output().apply(0).exprId().id()) for leaf in found if leaf.isStreaming()]
 
 
 def _name(source: SourceNode) -> str:
