@@ -64,6 +64,7 @@ from penstock.operators.aggregate.spellings import (
 )
 from penstock.operators.lookup.shedding import Shedding
 from penstock.operators.window_join import AhEwj, Ewj, Rpwj, Rrpj
+from penstock.operators.window_join.near import near
 from penstock.storage.tables import PageTable, ParquetTable, SqlTable
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ __all__ = [
     "median",
     "min",
     "mode",
+    "near",
     "ordered",
     "punctuated",
     "quantile",

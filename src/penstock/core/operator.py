@@ -113,7 +113,7 @@ class Logic(Protocol):
         ...
 
 
-_SINCE: tuple[tuple[str, Any], ...] = (("punctuated", ()), ("keys", "merged"), ("near", ()))
+_SINCE: tuple[tuple[str, Any], ...] = (("punctuated", ()), ("keys", "merged"), ("near", ()), ("matching", None))
 """Settings that older checkpoints do not know, with the values that mean they are not used: these are not noted."""
 
 
@@ -292,6 +292,10 @@ class Operator(abc.ABC):
     def held_kinds(self) -> frozenset[int]:
         """The kinds of pages with rows that have yet to be answered, if rows may wait over epochs."""
         return frozenset()
+
+    def has_enough(self, states: Sequence[State]) -> bool:
+        """Whether nothing more comes out, whatever arrives, once its shards are in these states."""
+        return False
 
     # The world outside.
 

@@ -81,6 +81,8 @@ class ProbeLog:
     met: int = 0
     results: float = 0.0
     """Its part of the results that its partition has had in memory, for the policy."""
+    given: float = 0.0
+    """Results that have come out so far for each row of its shard, on average."""
     partition: int = 0
     """All its rows are of this one, if the keys are cut into so many …"""
     partitions: int = 0

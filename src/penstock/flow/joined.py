@@ -161,6 +161,7 @@ def _is_simple(node: OperatorNode) -> bool:
         isinstance(config, WindowJoin)
         and config.how == "inner"
         and isinstance(config.within, Always | Tumbling)
+        and config.matching is None
         and node.pairs is None
         and node.part is None
     )

@@ -61,6 +61,16 @@ class OperatorReport:
         """Seconds of its tasks, all together."""
         return sum(self.phases.values())
 
+    @property
+    def share_out(self) -> float | None:
+        """About which part of the pairs is out that its rows so far have; None but for joins without a window.
+
+        >>> OperatorReport(counts={"expected": 400, "owed": 100}).share_out
+        0.75
+        """
+        owed = self.counts.get("owed")
+        return None if owed is None else 1.0 if not owed else 1 - owed / self.counts["expected"]
+
 
 @dataclass(frozen=True, slots=True)
 class EpochReport:
@@ -188,6 +198,17 @@ class Report:
         return found
 
     @property
+    def shares_out(self) -> dict[str, float]:
+        """By join without a window, about which part of its pairs is out that the rows so far have.
+
+        >>> last = EpochReport(0, 0.1, operators={"ever": OperatorReport(counts={"expected": 40, "owed": 10})})
+        >>> Report().after(last).shares_out
+        {'ever': 0.75}
+        """
+        operators = self.epochs[-1].operators if self.epochs else {}
+        return {name: share for name, op in operators.items() if (share := op.share_out) is not None}
+
+    @property
     def rows_per_second(self) -> float:
         """Rows taken per second of epoch time."""
         return self.rows_in / self.seconds if self.seconds else 0.0
@@ -200,6 +221,8 @@ class Report:
         )
         for source, epochs in self.switches.items():
             head += f"\npayload of {source} changed its place in epochs {', '.join(map(str, epochs))}"
+        for join, share in ((join, share) for join, share in self.shares_out.items() if share < 1):
+            head += f"\n{join}: about {100 * share:.0f} % of the results are out that its rows so far have"
         return head if not self.epochs else f"{head}\nlast: {self.epochs[-1]}"
 
     def __repr__(self) -> str:

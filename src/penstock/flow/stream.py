@@ -47,10 +47,11 @@ from penstock.operators.lookup import METHODS as LOOKUP_METHODS
 from penstock.operators.lookup import LookupJoin, LookupMethodLike
 from penstock.operators.lookup.config import LookupHow, check_names, in_order_of
 from penstock.operators.lookup.shedding import Shed, Shedding
-from penstock.operators.progress import Distinct, DupElim, Later, Sort
+from penstock.operators.progress import Distinct, DupElim, Head, Later, Sort
 from penstock.operators.window_join import JoinKeys, JoinTime, Near, WindowJoin
 from penstock.operators.window_join.config import default_time, read_how, read_on
 from penstock.operators.window_join.methods import JoinMethodLike, read_method
+from penstock.operators.window_join.near import NearVectors
 
 if TYPE_CHECKING:
     from penstock.flow.flow import Flow, Query
@@ -337,6 +338,27 @@ class Stream(Outlets):
         """
         return self._progress(Sort(), (), (self._node,), name, "sort")
 
+    def head(self, rows: int, name: str | None = None) -> Stream:
+        """The first `rows` rows, or all if there are fewer; then the stream ends.
+
+        The flow ends after the epoch in which every sink has all it will ever get: one whose sinks all take heads ends
+        without reading on, and starting it again on its checkpoint gives nothing more. A sink of another stream keeps
+        it going; late outlets do not. Rows come out in the epoch in which they come; of an epoch that has more than are
+        wanted, the earliest by event time, in a choice that a rerun of the epoch repeats. What follows a head, as a
+        window, gets the end of the stream in the next epoch.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> a = flow.source([pa.table({"k": [n, n], "t": [n, n]}) for n in range(9)], time="t", name="a")
+        >>> b = flow.source([pa.table({"k": [n], "t": [n]}) for n in range(9)], time="t", name="b")
+        >>> rows = a.join(b, on="k").head(3).to_memory()
+        >>> flow.run().progress().rows_in
+        6
+        >>> rows.table().column("k").to_pylist()
+        [0, 0, 1]
+        """
+        return self._progress(Head(rows), (), (self._node,), name, "head")
+
     def _later(self, key: str, name: str | None) -> Stream:
         """The same rows an epoch later; tasks share them by `key`."""
         return self._progress(Later(), (key,), (self._node,), name, "later")
@@ -366,7 +388,7 @@ class Stream(Outlets):
     def join(
         self,
         other: Stream,
-        on: str | Sequence[str] | Mapping[str, str],
+        on: str | Sequence[str] | Mapping[str, str] | NearVectors,
         within: Within | None = None,
         how: str = "inner",
         where: str | None = None,
@@ -377,8 +399,9 @@ class Stream(Outlets):
     ) -> Stream:
         """Join with rows of `other` that have equal keys and are near in time.
 
-        `on`: the key columns, or a mapping from ours to theirs. `within`: `band`, `windows` or `tumbling`; left out, or
-        `always`, all rows there ever were are joined, and rows that nobody met come out at the end of both streams.
+        `on`: the key columns, a mapping from ours to theirs, or `near` for vectors. `within`: `band`, `windows` or
+        `tumbling`; left out, or `always`, all rows there ever were are joined, and rows that nobody met come out at the
+        end of both streams.
         `how`: inner, left, right, full, semi or anti. `where`: one more condition on the pairs of an inner join, as
         a Spark SQL expression over ``l`` and ``r``. `time`: which of a result's two times the next operator goes by.
         `method`: chosen before each epoch if left out; else a name, as ``"ewj"``, or the parameters of a method, as
@@ -394,6 +417,8 @@ class Stream(Outlets):
         [{'id': 1, 't': 0, 't_right': 3}, {'id': 2, 't': 5, 't_right': None}]
         """
         within = Always() if within is None else within
+        if isinstance(on, NearVectors):
+            return self._joined(other, (), within, how, where, time, method, suffix, name, "apart", matching=on)
         return self._joined(other, read_on(on), within, how, where, time, method, suffix, name)
 
     def _joined(
@@ -411,6 +436,7 @@ class Stream(Outlets):
         near: tuple[Near, ...] = (),
         clock: tuple[str, ...] = (),
         part: Part | None = None,
+        matching: NearVectors | None = None,
     ) -> Stream:
         """`join`, with keys of the same name in one column or in two, and more times that must be near each other.
 
@@ -419,10 +445,11 @@ class Stream(Outlets):
         kind = read_how(how)
         left, right = self._node, self._beside(other)
         _check_join(left, right, pairs, within, kind, where)
+        if matching is not None:
+            matching.check(left.columns, right.columns)
         types = _row_types(left, right, pairs)
-        config = WindowJoin(
-            pairs, within, kind, time or default_time(kind), suffix, left.unit, read_method(method), keys, near
-        )
+        time = time or default_time(kind)
+        config = WindowJoin(pairs, within, kind, time, suffix, left.unit, read_method(method), keys, near, matching)
         clock = clock or config.clock(types)
         node = OperatorNode(
             columns=config.output(types),
@@ -535,7 +562,7 @@ class Stream(Outlets):
 
     def _progress(
         self,
-        config: DupElim | Distinct | Later | Sort,
+        config: DupElim | Distinct | Head | Later | Sort,
         keys: tuple[str, ...],
         members: tuple[Node, ...],
         name: str | None,
@@ -543,7 +570,7 @@ class Stream(Outlets):
     ) -> Stream:
         """A stream of the same columns, made by an operator of progress."""
         for place, member in enumerate(members):
-            if not member.timed:
+            if not member.timed and not isinstance(config, Head):
                 which = f"stream {place}" if len(members) > 1 else "the stream"
                 raise ConfigError(f"{kind}(): {which} has lost its event time: {_how_time_was_lost(member)}")
         node = members[0]

@@ -100,17 +100,19 @@ class LocalFlow(Flow):
         answer in it are put aside, and come out in silent epochs after the last.
         """
         query = self._run(None if trigger is None else read_trigger(trigger) / 1e6)
-        while query._put_aside:
+        while query._put_aside and not query._has_ended:
             query.epoch({})
         return query
 
     def run(self, *, end: bool = True) -> LocalQuery:
         """Run epoch after epoch until every source is exhausted; with `end`, one more ends the streams.
 
+        It is over sooner if every sink takes the `head` of a stream, and has it.
+
         Each epoch has all the time it takes: a lookup sheds no load here.
         """
         query = self._run(None)
-        if end:
+        if end and not query._has_ended:
             query.epoch({}, end=True)
         return query
 
@@ -127,7 +129,7 @@ class LocalFlow(Flow):
         self._has_run = True
         query = self._query(trigger)
         feeds = {node: iter(node.data.tables) for node in query.sources}
-        while feeds:
+        while feeds and not query._has_ended:
             tables = {node: query._next(node, feed) for node, feed in feeds.items()}
             feeds = {node: feed for node, feed in feeds.items() if tables[node] is not None}
             if feeds:

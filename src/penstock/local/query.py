@@ -99,7 +99,7 @@ class LocalQuery:
         ended, last committed epoch: 1
         """
         epochs = self._report.totals.epochs
-        state: DisplayState = "failed" if self._failure else "ended" if self._course.ledger.ended else "stopped"
+        state: DisplayState = "failed" if self._failure else "ended" if self._has_ended else "stopped"
         return Status(state, epochs - 1 if epochs else None)
 
     @property
@@ -115,13 +115,17 @@ class LocalQuery:
 
     def epoch(self, tables: Mapping[SourceNode, pa.Table], end: bool = False) -> None:
         """All rows first, then the bounds; with `end`, every bound is the end of time."""
-        if self._course.ledger.ended:
+        if self._has_ended:
             raise FlowError("The streams of this flow have ended. Make a new flow to run again.")
         try:
             self._one(tables, end)
         except PenstockError as failure:
             self._failure = failure
             raise
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._course.ledger.ended
 
     def _one(self, tables: Mapping[SourceNode, pa.Table], end: bool) -> None:
         begun = clock.perf_counter()
@@ -169,6 +173,7 @@ class LocalQuery:
             methods=course.methods(),
             versions=versions,
             quotas={} if end else course.quotas(self._trigger, in_turn=self._shards),
+            spare=None if end else course.spare(self._trigger, in_turn=self._shards),
             late={source.name: (0, 0) for source in course.sources if source.row is not None},
         )
 

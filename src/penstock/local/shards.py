@@ -102,7 +102,7 @@ class LocalWorkers:
             logic = config.logic(types, store, place.budget, old, tally)
             arrived = Arrived.at(config, types, len(node.inputs))
             given = [(port, rows[shard]) for port, rows in parts]
-            mine = list(run(logic, ports, given, arrived, iter))
+            mine = list(run(logic, ports, given, arrived, iter, spare=plan.spare))
             state = settled(config, logic, store, place.budget)
             place.let_go(names_of(old.pages) - names_of(state.pages), everything=config.keeps_between_epochs)
             states.append(state)

@@ -18,7 +18,7 @@ from penstock.planner.families import Asked, Steering, pilot_for
 from penstock.planner.flown import Flown
 from penstock.planner.multi_way import JoinOutlook, Statistics, explain_chain, explain_join
 from penstock.planner.payload import HomePilot
-from penstock.runtime.pace import Paces
+from penstock.runtime.pace import AT_WORK, Paces
 from penstock.runtime.records import ShardRecord, report_of, rows_by_input
 from penstock.runtime.tracks import Tracks
 from penstock.storage.versioned import Kept, Ledger, Plan, next_ledger
@@ -42,13 +42,18 @@ class Course:
         self.tasks = tasks
         self.sources = sources_of(*(sink.node for sink in sinks))
         self.operators = operators_needed(sinks)
+        self._ends = [sink.node for sink in sinks if sink.emits == "results"]
         self.ledger = ledger
         """What the last epoch left."""
         self.tables = {node.name: table(node) for node in self.operators if node.config.master is not None}
         pilots = {node.name: pilot_for(self._asked(node)) for node in self.operators}
         self.pilots: dict[str, Steering] = {name: pilot for name, pilot in pilots.items() if pilot is not None}
         """Who chooses for the operators whose method was left open."""
-        self.homes = {s.name: HomePilot(s.payload, s.width) for s in self.sources if s.row is not None}
+        self.homes = {
+            source.name: HomePilot(source.payload, source.width, len(self._partials(source)))
+            for source in self.sources
+            if source.row is not None
+        }
         """Who chooses whether rows of a source leave payload behind."""
         self.joins = joins_of(self.operators, [sink.node for sink in sinks])
         """Joins of several streams."""
@@ -89,6 +94,11 @@ class Course:
         quotas = {name: self._paces.quota(name, trigger, in_turn) for name in sheds}
         return {name: quota for name, quota in quotas.items() if quota is not None}
 
+    def spare(self, trigger: float | None, in_turn: int) -> float | None:
+        """Seconds that a shard has for work put off, of `trigger` seconds that `in_turn` share; None if no limit."""
+        deferring = sum(node.config.defers or node.name in self.pilots for node in self.operators)
+        return None if trigger is None else AT_WORK * trigger / max(1, in_turn * deferring)
+
     # In an epoch.
 
     def config(self, node: OperatorNode, plan: Plan) -> Operator:
@@ -122,6 +132,8 @@ class Course:
         if not isinstance(node, OperatorNode):
             return min(self.bound(part, plan, tracks) for part in node.inputs)
         config = self.config(node, plan)
+        if config.has_enough(self.held(node)):
+            return TIME_MAX
         if config.held_kinds and not plan.end:
             # Of the rows that arrive now some may wait: what this epoch leaves is known only when it is over.
             return min(self.before(node)[0], self._waits_since(node, config))
@@ -166,11 +178,18 @@ class Course:
         """What an epoch showed of the rows of each source: how many there were, and what became of them."""
         for source in self.sources:
             if source.name in self.homes:
-                met = [node for node in self.operators if source in sources_of(node)]
-                fed = {part for node in met for part in walk(*node.inputs)}
-                out = {node: operators[node.name].rows_out for node in met}
-                partials = sum(rows for node, rows in out.items() if node in fed)
+                out = {node: operators[node.name].rows_out for node in self._met(source)}
+                partials = sum(out[node] for node in self._partials(source))
                 self.homes[source.name].learn(rows[source.name], partials, sum(out.values()) - partials)
+
+    def _met(self, source: SourceNode) -> list[OperatorNode]:
+        """The operators that rows of a source come to."""
+        return [node for node in self.operators if source in sources_of(node)]
+
+    def _partials(self, source: SourceNode) -> list[OperatorNode]:
+        """Those of them whose results go on to another one."""
+        fed = {part for node in self._met(source) for part in walk(*node.inputs)}
+        return [node for node in self._met(source) if node in fed]
 
     @property
     def homes_told(self) -> list[str]:
@@ -206,13 +225,14 @@ class Course:
         """
         joins = {each.join.name: self._counted(each, plan).as_dict() for each in self.joins}
         self._reports = {}
+        ports = {node.name: self.after(node, plan, ran) for node in self.operators}
         return next_ledger(
             self.ledger,
             tracks=tracks,
-            ports={node.name: self.after(node, plan, ran) for node in self.operators},
+            ports=ports,
             states=states,
             static=True,
-            ended=plan.end,
+            ended=plan.end or self._has_all(states, ports),
             methods=plan.methods,
             versions=plan.versions,
             batch=plan.batch,
@@ -220,6 +240,21 @@ class Course:
             kept={source.name: self._kept(source, plan, states, behind or {}) for source in self.sources if source.row},
             joins=joins,
         )
+
+    @property
+    def has_all(self) -> bool:
+        """Whether every sink has all the rows that it will ever get, whatever comes: each takes some head's rows."""
+        return self._has_all(self.ledger.states, self.ledger.ports)
+
+    def _has_all(self, states: Mapping[str, tuple[State, ...]], ports: Mapping[str, tuple[Time, ...]]) -> bool:
+        def is_over(node: Node) -> bool:
+            if isinstance(node, OperatorNode) and node.config.has_enough(states.get(node.name, ())):
+                return True
+            # An operator whose ports are at the end of time has been drained.
+            drained = not isinstance(node, OperatorNode) or min(ports.get(node.name, (TIME_MIN,))) == TIME_MAX
+            return drained and bool(node.inputs) and all(map(is_over, node.inputs))
+
+        return bool(self._ends) and all(map(is_over, self._ends))
 
     def _kept(
         self,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-_AT_WORK = 0.7
-"""The part of an epoch's time in which lookups read; the rest is the host's."""
+AT_WORK = 0.7
+"""The part of an epoch's time in which operators work; the rest is the host's."""
 
 
 class Paces:
@@ -29,4 +29,4 @@ class Paces:
     def quota(self, lookup: str, trigger: float | None, in_turn: int = 1) -> int | None:
         """How often a shard may read in `trigger` seconds, which so many share in turn; None if there is no saying."""
         pace = self._read_seconds.get(lookup)
-        return None if trigger is None or pace is None else max(1, int(_AT_WORK * trigger / pace / in_turn))
+        return None if trigger is None or pace is None else max(1, int(AT_WORK * trigger / pace / in_turn))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time as clock
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -34,6 +35,22 @@ class PortBounds:
     def given(self, max_time: Time) -> Time:
         """The bound after rows up to `max_time`. Sound: what one shard saw, the whole source has shown."""
         return self.after if self.policy is None else max(self.after, self.policy.bound_from_rows(max_time, self.unit))
+
+
+@dataclass(frozen=True, slots=True)
+class Spare(Quiet):
+    """Allows deferred work in epochs that bring no rows, until so many `seconds` have passed; None is for ever.
+
+    >>> Spare(rows=0).left(), Spare(rows=0, seconds=0.0).left(), Spare(rows=3, seconds=9.0).left()
+    (True, False, False)
+    """
+
+    seconds: float | None = None
+    begun: float = field(default_factory=lambda: clock.perf_counter())
+
+    def left(self) -> bool:
+        """Whether nothing arrived and there is time."""
+        return not self.rows and (self.seconds is None or clock.perf_counter() - self.begun < self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +88,13 @@ def run(
     arrived: Arrived,
     hand_over: Callable[[Iterator[Out]], Iterator[T]],
     rest: Callable[[], None] = lambda: None,
+    spare: float | None = None,
 ) -> Iterator[T]:
     """Run an epoch: what the logic gives, as `hand_over` makes of it.
 
     Bounds are the host's to remember: a logic that takes up its state learns first how far it had got. Then come the
-    rows, then the bounds after them. Rows are counted in `arrived`; after each piece of them comes a `rest`.
+    rows, then the bounds after them. Rows are counted in `arrived`; after each piece of them comes a `rest`. If there
+    are none, work that was put off is done for `spare` seconds.
     """
     tops = [TIME_MIN] * len(arrived.rows)
     for port, bounds in enumerate(ports):
@@ -89,7 +108,7 @@ def run(
         rest()
     for port, bounds in enumerate(ports):
         yield from hand_over(logic.advance(port, bounds.given(tops[port])))
-    yield from hand_over(logic.idle(Quiet(sum(arrived.rows))))
+    yield from hand_over(logic.idle(Spare(sum(arrived.rows), spare)))
 
 
 def settled(config: Operator, logic: Logic, store: PageStore, budget: Budget) -> State:

@@ -103,10 +103,12 @@ class Engine:
         if not end:
             files |= put.files(files, here=place == "driver")
             late = put.noted() | self._leave_behind(files)
+        shards = self._shards or course.tasks
+        in_turn = shards if place == "driver" else -(-shards // course.tasks)
         plan = Plan(
             epoch,
             now,
-            self._shards or course.tasks,
+            shards,
             ended(course.sources, before)
             if end
             else woken(course.sources, followed(course.sources, before, {}, now), now),
@@ -115,6 +117,7 @@ class Engine:
             methods=course.methods(),
             versions=versions,
             quotas={} if end else course.quotas(self.trigger),
+            spare=None if end else course.spare(self.trigger, in_turn),
             batch={} if end else offsets.batch(epoch),
             place=place,
             why=why,

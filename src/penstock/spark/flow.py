@@ -154,7 +154,7 @@ class SparkFlow(Flow):
         zone = str(self.spark.conf.get("spark.sql.session.timeZone"))
         sinks = detached_on_spark(self._sinks, checkpoint, zone, self._homes)
         engine = Engine(self.spark, sinks, checkpoint, self.memory, self.shards)
-        if engine.ledger.ended:
+        if engine.ledger.ended and not engine.course.has_all:
             raise CheckpointError(
                 f"The streams of checkpoint {self.checkpoint} have ended: run() drained them and closed their windows, "
                 f"so later rows could not be joined exactly. Start with a new checkpoint folder, or leave streams open "

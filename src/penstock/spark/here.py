@@ -32,7 +32,7 @@ from penstock.spark.allocator import TrimmedBudget, allocating_within, give_back
 from penstock.spark.assembly import Assembly
 from penstock.spark.few import at_most, if_few
 from penstock.spark.lateness import Counted
-from penstock.spark.sinks import deliver_tables
+from penstock.spark.sinks import deliver_tables, drops
 from penstock.spark.types import arrow_columns, union
 from penstock.spark.work import TURNED_AWAY
 from penstock.storage.payload import read_placed
@@ -90,7 +90,7 @@ class EpochHere:
                 pieces[source] = [_slices(fetched.pop(source))]
             run = Epoch(course, self._plan, self._flow.sinks, pieces, workers, self._followed, budget, self._threads)
         self.tracks = run.tracks
-        again = [sink for sink in self._flow.sinks if sink.delivery == "exactly once"]
+        again = [sink for sink in self._flow.sinks if sink.delivery == "exactly once" or drops(sink)]
         once = [sink for sink in self._flow.sinks if sink not in again]
         # What may not be delivered twice is computed first and delivered last: the memory may turn out to be too small.
         held = {sink: list(self._tables(run, sink)) for sink in once}
@@ -115,7 +115,7 @@ class EpochHere:
         if sink.emits == "late":
             yield run.late(sink.node)
             return
-        whole = not isinstance(sink, ParquetSink | MemorySink) and getattr(sink, "name", None) != "noop"
+        whole = not isinstance(sink, ParquetSink | MemorySink) and not drops(sink)
         for rows in run.stream(sink.node):
             plain = rows.drop_columns([TIME]) if TIME in rows.column_names else rows
             if whole:

@@ -35,6 +35,9 @@ _BATCH_SHARE = 16
 _WAIT = 0.5
 """Seconds to wait for the end of a query at a time."""
 
+_SOON = 0.01
+"""Seconds between two looks at whether a query has been started."""
+
 _LOG_WRITER = "spark.sql.streaming.checkpointFileManagerClass"
 _BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """How Spark writes the logs of a query: which offsets an epoch has, and that it is done."""
@@ -161,6 +164,8 @@ class SparkQuery:
         return self._query is not None and bool(self._query.isActive)
 
     def _start(self, **trigger: Any) -> None:
+        if self._engine.ledger.ended:
+            return
         self._refuse_unfinished_end()
         writer = self._engine.assembly.stream().writeStream.foreachBatch(self._epoch)
         spark_checkpoint = f"{self._engine.checkpoint.uri}/spark"
@@ -168,6 +173,7 @@ class SparkQuery:
         with settings(self._spark, self._wanted | _logs_without_programs(self._spark, spark_checkpoint)):
             self._query = writer.option("checkpointLocation", spark_checkpoint).trigger(**trigger).start()
         self._use.query = self._query
+        self._stop_if_ended()
 
     def _run(self, end: bool) -> None:
         unfinished = self._engine.checkpoint.planned(self._engine.ledger.epoch + 1)
@@ -175,7 +181,7 @@ class SparkQuery:
             if unfinished is None or not unfinished.end:
                 self._start(availableNow=True)
                 self._wait(None, signals)
-            if end and not self._stop.asked and not signals:
+            if end and not self._stop.asked and not signals and not self._engine.ledger.ended:
                 try:
                     self._one(None, self._engine.ledger.epoch + 1, end=True)
                 except PenstockError:
@@ -190,11 +196,19 @@ class SparkQuery:
         if planned is not None and planned.end:
             raise FlowError("This flow was ending when it was interrupted. Call run() to let it end.")
 
+    def _stop_if_ended(self) -> None:
+        """No epoch follows if every sink has the head of its stream."""
+        if self._engine.ledger.ended and self._query is not None:
+            self._stop.ask(self._query)
+
     def _epoch(self, batch: DataFrame, epoch: int) -> None:
+        while self._engine.ledger.ended and not self._stop.asked:
+            time.sleep(_SOON)  # the query is not known here before Spark has started it
         self._stop.gate(self._query)
         self._thread = threading.get_ident()
         try:
             self._one(batch, epoch)
+            self._stop_if_ended()
         except Exception as failure:
             if self._was_cancelled():
                 raise InterruptedEpochError from None

@@ -50,7 +50,7 @@ def deliver_tables(flow: Assembly, sink: Sink, tables: Iterator[pa.Table], epoch
     with _told(sink, epoch):
         if isinstance(sink, ParquetSink) and is_local(sink.path):
             return _parquet_here(sink, tables, columns, epoch)
-        if isinstance(sink, FormatSink) and sink.name == "noop":
+        if drops(sink):
             return sum(table.num_rows for table in tables)
         whole = pa.concat_tables([columns.empty_table(), *tables])
         if isinstance(sink, MemorySink):
@@ -69,6 +69,11 @@ def _told(sink: Sink, epoch: int) -> Iterator[None]:
         raise
     except Exception as failure:
         raise in_sink(failure, epoch, sink, sources_of(sink.node)) from failure
+
+
+def drops(sink: Sink) -> bool:
+    """Whether a sink takes rows only to let them go."""
+    return isinstance(sink, FormatSink) and sink.name == "noop"
 
 
 def writes_here(sink: Sink) -> bool:

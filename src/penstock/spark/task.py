@@ -71,6 +71,8 @@ class ShardTask:
     """Whether rows come in blobs."""
     runs: Runs | None = None
     """Where a run of a shard is told that Spark may repeat."""
+    spare: float | None = None
+    """Seconds for work that was put off."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the shard."""
@@ -117,7 +119,7 @@ class ShardTask:
         kept = 0 if order == "spooled" else self.share // 8
         arrived = Arrived.at(config, self.types, len(self.inside))
         work = Work(budget, arrived, piece, kept=kept, tells_late=config.finds_late)
-        yield from run(logic, self.ports, feed(order, budget, work), arrived, work.out, work.trim)
+        yield from run(logic, self.ports, feed(order, budget, work), arrived, work.out, work.trim, self.spare)
         begun = clock.perf_counter()
         give_back()
         state = settled(config, logic, store, budget)

@@ -127,7 +127,7 @@ def test_an_unknown_method_is_told_which_there_are():
         read_method("sortmerge")
     assert str(refused.value) == (
         "method='sortmerge' is not one of auto, oa, ewj, ah_ewj, rpwj, opob, opib, global_order, rrpj, amortized_rrpj, "
-        "rrpj_f, jgradient, random, xjoin, hmj, rpj, la, pmj, shj. "
+        "rrpj_f, jgradient, random, xjoin, hmj, rpj, nerpj, la, pmj, shj. "
         "Write one of these, or the parameters of one, as in method=pk.Ewj(probe=0.5)."
     )
 

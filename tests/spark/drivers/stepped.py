@@ -3,8 +3,9 @@
     python -m tests.spark.drivers.stepped FOLDER [--master URL] [--sources KIND] [--place PLACE] [--parts NAMES] …
 
 It joins two folders, with an outlet for late rows (part `out`), joins and then windows them (`chained`), and looks rows
-up (`names`), all into Parquet, to its end. Sources are DataFrames (`frames`), files that Arrow reads (`files`), or one
-of each (`mixed`). Prints ``ready`` when epochs begin, ``epoch n`` after each, and ``done`` at the end.
+up (`names`), all into Parquet, to its end; with part `head` alone, until so many pairs are there. Sources are
+DataFrames (`frames`), files that Arrow reads (`files`), or one of each (`mixed`). Prints ``ready`` when epochs begin,
+``epoch n`` after each, and ``done`` at the end.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ KINDS = {"frames": (), "mixed": ("right",), "files": ("left", "right")}
 
 
 PARTS = ("out", "chained", "names")
+
+HEAD = 700
+"""Rows of the part `head`: it has fewer after its first epoch, and more after the second."""
 
 
 def main(
@@ -89,6 +93,8 @@ def build(spark: SparkSession, folder: Path, kind: str, parts: Collection[str], 
     if "names" in parts:
         table, waiting = spark.createDataFrame(NAMES), Stages(HybridJoin(slots=25))
         left.lookup(table, on="k", how="left", method=waiting, name="names").to_parquet(str(folder / "names"))
+    if "head" in parts:
+        left.join(right, on="k", name="ever").head(HEAD).select("id", "id_right").to_parquet(str(folder / "head"))
     return flow
 
 

@@ -5,7 +5,8 @@ from penstock.operators.progress.distinct import Distinct
 from penstock.operators.progress.dup_elim import DupElim
 from penstock.operators.progress.groups import group_type
 from penstock.operators.progress.guard import Guard
+from penstock.operators.progress.head import Head
 from penstock.operators.progress.later import Later
 from penstock.operators.progress.sort import Sort
 
-__all__ = ["Describe", "Distinct", "DupElim", "Guard", "Later", "Sort", "group_type"]
+__all__ = ["Describe", "Distinct", "DupElim", "Guard", "Head", "Later", "Sort", "group_type"]

@@ -98,6 +98,14 @@ class Held:
                 cost += _COPIES * int(row_widths(rows, which).sum()) + _SORTING * which.size
         return cost
 
+    def count(self, first: Time, last: Time, hashes: HashRange = ALL_HASHES) -> int:
+        """How many rows from `first` to `last` wait."""
+        found = 0
+        for page, rows in self._near(first, last, hashes):
+            with self._budget.hold(_FINDING * page.rows, "looking for rows that may go"):
+                found += _within(page, rows, first, last, hashes).size
+        return found
+
     def gather(self, first: Time, last: Time, hashes: HashRange = ALL_HASHES) -> pa.RecordBatch:
         """The rows from `first` to `last`, in the order of their pages; for whoever has charged their `cost`."""
         near = [

@@ -18,6 +18,7 @@ from penstock.core.rows import RowType, show_keys
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.core.within import LEFT, RIGHT, Always, Band, Within, horizon, reach_end
 from penstock.operators.window_join.methods import METHODS, JoinMethod, JoinMethodLike
+from penstock.operators.window_join.near import NearVectors
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 """Which rows come out: matching pairs; with unmatched left, right or both; left rows with, or without, a match."""
@@ -81,11 +82,13 @@ class WindowJoin(ByMethod[JoinMethod]):
     keys: JoinKeys = "merged"
     near: tuple[Near, ...] = ()
     """More times that must be near each other, where rows have several."""
+    matching: NearVectors | None = None
+    """What pairs must have in common instead of equal keys; `on` is then empty."""
 
     methods: ClassVar[Methods[JoinMethod]] = METHODS
 
     def __post_init__(self) -> None:
-        if not self.on:
+        if not self.on and self.matching is None:
             raise ConfigError("on=[] names no key. Write on='order_id', or a list of columns.")
         if self.time not in get_args(JoinTime):
             raise ConfigError(f"time={self.time!r} is not one of {', '.join(get_args(JoinTime))}.")
@@ -113,6 +116,11 @@ class WindowJoin(ByMethod[JoinMethod]):
             raise ConfigError(
                 f"method={self.method!r} keeps rows for ever, but within={self.within} lets them go. "
                 f"Leave within= out to join all rows there ever were, or write method='oa'."
+            )
+        if self.matching is not None and not always and self.method_name not in ("auto", "oa"):
+            raise ConfigError(
+                f"method={self.method!r} joins equal keys within a window, but on={self.matching} asks for others. "
+                f"Write method='oa', or leave within= out to join the full history of both streams."
             )
         check_suffix(self.suffix)
         self.within.reach(self.unit)
@@ -154,7 +162,14 @@ class WindowJoin(ByMethod[JoinMethod]):
 
     def says(self, inputs: tuple[RowType, ...] = ()) -> str:
         """What it does, in words."""
-        return f"{self.how} join on {show_keys(self.on)} within {self.within}, time of results: {self.time}"
+        on = show_keys(self.on) if self.matching is None else self.matching
+        return f"{self.how} join on {on} within {self.within}, time of results: {self.time}"
+
+    def tells(self, epochs: Sequence[Mapping[str, int]], waits: str) -> list[str]:
+        """About which part of its pairs is out, where some are put off without a window."""
+        owed, expected = (epochs[-1].get(name, 0) if epochs else 0 for name in ("owed", "expected"))
+        share = f"{100 * (1 - owed / max(1, expected)):.0f} %"
+        return [f"about {share} of the {expected:,} pairs are out that its rows so far have"] if owed else []
 
     @property
     def timing(self) -> Timing:
@@ -167,7 +182,9 @@ class WindowJoin(ByMethod[JoinMethod]):
         return len(clock) == 1 and shown[clock[0]] == port
 
     def null_keys(self, port: int) -> NullKeys:
-        """A null matches nothing: such rows are kept only to come out alone."""
+        """A null matches nothing: such rows are kept only to come out alone. Without keys, all are one group."""
+        if self.matching is not None:
+            return "group"
         return "spread" if self.how in (KEEPS_LEFT if port == LEFT else KEEPS_RIGHT) else "drop"
 
     def origins(self, inputs: tuple[RowType, ...]) -> dict[str, Origin]:
@@ -175,7 +192,9 @@ class WindowJoin(ByMethod[JoinMethod]):
         return {column.name: Origin(column.port, column.column) for column in self.columns(inputs)}
 
     def carries(self, inputs: tuple[RowType, ...]) -> dict[str, Origin]:
-        """All but keys and times."""
+        """All but keys and times; nothing where vectors are compared, which are most of a row."""
+        if self.matching is not None:
+            return {}
         near = {(port, names[port]) for names in self.near for port in (LEFT, RIGHT)}
         looked_at = near | {(port, name) for port, rows in enumerate(inputs) for name in (*rows.keys, rows.time)}
         return {name: origin for name, origin in self.origins(inputs).items() if tuple(origin) not in looked_at}

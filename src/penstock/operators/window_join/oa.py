@@ -7,7 +7,7 @@ alone does so when it leaves without a match.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,12 +20,13 @@ from penstock.core.pages import Page, PageStore, read_page, write_page
 from penstock.core.progress import Bounds
 from penstock.core.rows import Hashes, RowType, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
-from penstock.core.within import LEFT, RIGHT, horizon
+from penstock.core.within import LEFT, RIGHT, Always, horizon
 from penstock.kernels.sort import page_order
 from penstock.operators.pieces import pieces
 from penstock.operators.window_join.config import LEFT_ONLY, WindowJoin
 from penstock.operators.window_join.handover import Handover
 from penstock.operators.window_join.methods import JoinMethod
+from penstock.operators.window_join.near_pairing import pairing_of
 from penstock.operators.window_join.pairing import Mask, Pairing, dying, not_below
 from penstock.operators.window_join.progressive.handover import Settlement
 
@@ -49,7 +50,7 @@ class OAJoin:
         budget: Budget,
         state: State,
         meter: Meter | None = None,
-        pairing: type[Pairing] = Pairing,
+        pairing: Callable[[WindowJoin, tuple[RowType, ...], Budget], Pairing] = pairing_of,
     ) -> None:
         self._meter = meter or Tally()
         self._config = config
@@ -108,6 +109,10 @@ class OAJoin:
             return self._handover.state()
         return State(pages=(*self._pages[LEFT], *self._pages[RIGHT]))
 
+    def counts(self) -> dict[str, int]:
+        """Of a join without a window, that no pair is owed."""
+        return {"expected": 0, "owed": 0} if isinstance(self._config.within, Always) else {}
+
     def _hold(self, pages: Iterable[Page]) -> None:
         for page in pages:
             self._pages[page.kind].append(page)
@@ -131,7 +136,7 @@ class OAJoin:
         hashes, earliest, latest = hashes_of(arrivals), int(reach[0].min()), int(reach[1].max())
         for place, page in enumerate(self._pages[1 - port]):
             if page.max_time >= earliest and page.min_time <= latest:
-                near = _between(hashes, page.min_hash, page.max_hash)
+                near = _between(hashes, *self._pairing.span(page.min_hash, page.max_hash))
                 if near.start < near.stop:
                     some = arrivals.slice(near.start, near.stop - near.start)
                     yield from self._probe(port, some, matched[near], place, page)

@@ -80,7 +80,7 @@ class Pairing:
         with self._budget.hold(room, "a chunk of output"):
             for start in range(0, which.size, limit):
                 some = which[start : start + limit]
-                for part in _bounded(room, (rows, some)):
+                for part in bounded(room, (rows, some)):
                     yield self._results({port: (rows, some[part])})
 
     def unmatched(self, port: int, rows: pa.RecordBatch, which: Indices) -> Iterator[Out]:
@@ -92,6 +92,10 @@ class Pairing:
         """The rows that can match, and the places of the others: a null key never does."""
         null = null_keys([self._inputs[port].column(rows, key) for key in self._inputs[port].keys])
         return rows.filter(pa.array(~null)) if null.any() else rows, np.flatnonzero(null)
+
+    def span(self, first: int, last: int) -> tuple[int, int]:
+        """The first and the last hash of rows that may meet those from one hash to another."""
+        return first, last
 
     def _pairs(self, port: int, mine: pa.RecordBatch, theirs: pa.RecordBatch) -> Iterator[tuple[Indices, Indices]]:
         """Index arrays of the pairs that match, from looking the fewer rows up in the others."""
@@ -110,7 +114,7 @@ class Pairing:
         room = limit * (row + PAIR)
         with self._budget.hold(room, "a chunk of output"):
             for some, others in expand(begin, end, limit):
-                for part in _bounded(room, (needles, some), (held, others)):
+                for part in bounded(room, (needles, some), (held, others)):
                     i, j = some[part], others[part]
                     equal = self._same_keys(port, needles, i, held, j)
                     yield (i, j) if equal.all() else (i[equal], j[equal])
@@ -185,7 +189,7 @@ def _mark(met: Mask | None, which: Indices) -> Indices:
     return newly
 
 
-def _bounded(room: int, *sides: tuple[pa.RecordBatch, Indices]) -> Iterator[slice]:
+def bounded(room: int, *sides: tuple[pa.RecordBatch, Indices]) -> Iterator[slice]:
     """Parts of a chunk that fit `room`: the whole, but where some rows are much wider than the average."""
     if not any(_varies(rows) for rows, _ in sides):
         yield slice(None)

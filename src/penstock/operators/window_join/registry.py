@@ -17,7 +17,16 @@ from penstock.operators.window_join.baselines.opob import Opob, OPOBJoin
 from penstock.operators.window_join.ewj import EWJoin
 from penstock.operators.window_join.methods import METHODS, AhEwj, Ewj, JoinMethod, Rpwj
 from penstock.operators.window_join.oa import Oa, OAJoin
-from penstock.operators.window_join.progressive.baselines.parameters import Hmj, La, Pmj, Random, Rpj, Shj, XJoin
+from penstock.operators.window_join.progressive.baselines.parameters import (
+    Hmj,
+    La,
+    NeRpj,
+    Pmj,
+    Random,
+    Rpj,
+    Shj,
+    XJoin,
+)
 from penstock.operators.window_join.progressive.engine import ProgressiveJoin
 from penstock.operators.window_join.progressive.parameters import Progressive, Rrpj
 from penstock.operators.window_join.rpwj import RPWJoin
@@ -117,6 +126,7 @@ METHODS.add(
     _progressive("xjoin", "XJoin", "lets the largest partition leave memory", XJoin()),
     _progressive("hmj", "HMJ", "lets the largest pair of partitions leave memory, one of each stream", Hmj()),
     _progressive("rpj", "RPJ", "lets leave what the other stream is least likely to ask for", Rpj()),
+    _progressive("nerpj", "neRPJ", "lets leave the cell whose opposite has fewest of the other stream's rows", NeRpj()),
     _progressive("la", "LA", "as RPJ, with the last arrivals weighing more", La()),
     _progressive("pmj", "PMJ", "gathers rows until memory is full, joins them, and lets all of them leave", Pmj()),
     _progressive("shj", "SHJ", "keeps all rows in memory, and fails if they do not fit", Shj()),

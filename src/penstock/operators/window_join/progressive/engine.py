@@ -19,14 +19,16 @@ import pyarrow as pa
 from penstock.core.budget import Budget
 from penstock.core.meter import Meter, Tally
 from penstock.core.operator import Allowance, Out, State
-from penstock.core.pages import Page, PageStore
+from penstock.core.pages import Page, PageStore, read_page
 from penstock.core.progress import Bounds
 from penstock.core.rows import Indices, RowType, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.core.within import LEFT, RIGHT
 from penstock.kernels.sort import page_order
 from penstock.operators.window_join.config import LEFT_ONLY, WindowJoin
-from penstock.operators.window_join.pairing import Admit, Mask, Pairing
+from penstock.operators.window_join.near_pairing import pairing_of
+from penstock.operators.window_join.pairing import Admit, Mask
+from penstock.operators.window_join.progressive.expected import Expected
 from penstock.operators.window_join.progressive.met import (
     Known,
     done,
@@ -79,7 +81,9 @@ class ProgressiveJoin:
         self._store = store
         self._budget = budget
         self._meter = meter or Tally()
-        self._pairing = Pairing(config, inputs, budget)
+        self._pairing = pairing_of(config, inputs, budget)
+        self._crosses = config.matching is not None
+        # Rows of different partitions may meet where it is not by equal keys.
         self._policy = settings.policy()
         self._row = settings.row
         self._flush = settings.flush
@@ -95,6 +99,7 @@ class ProgressiveJoin:
         self._asleep: list[Page] = []
         self._gathered: list[tuple[int, pa.RecordBatch]] = []
         self._gathered_size = 0
+        self._expected = Expected()
         self._take_up(state)
         self._began = self._clock
 
@@ -105,6 +110,7 @@ class ProgressiveJoin:
         known, null = self._pairing.with_keys(port, rows)
         yield from self._pairing.unmatched(port, rows, null)
         for piece in self._pieces(known):
+            self._expected.arrive(port, hashes_of(piece))
             if self._policy.loads:
                 yield from self._gather(port, piece)
             else:
@@ -124,6 +130,8 @@ class ProgressiveJoin:
             self._drop()
         else:
             yield from self._react(work)
+            if not any(side.has_left for side in self.sides):
+                self._expected.settle()
 
     def bounds(self) -> Bounds:
         """Any two rows may still come out together, until the end."""
@@ -134,12 +142,20 @@ class ProgressiveJoin:
         for port, rows in self._take_load():
             self._put_away(port, rows)
         pages = [page for side in self.sides for page in side.save()]
-        record = {"clock": self._clock, "policy": self._policy.to_json()}
+        record = {
+            "clock": self._clock,
+            "policy": self._policy.to_json(),
+            "expected": self._expected.to_json(),
+        }
         return State(tuple(self._credited((*self._asleep, *pages))), record)
 
     def finish(self) -> Iterator[Out]:
         """Let all meet that have not."""
         yield from self._react(_Forever())
+
+    def counts(self) -> dict[str, int]:
+        """About how many pairs the rows so far have, and how many of them are owed; of inner and outer joins."""
+        return {} if self._crosses or self._config.how in LEFT_ONLY else self._expected.counts()
 
     @property
     def resident(self) -> int:
@@ -189,6 +205,7 @@ class ProgressiveJoin:
             partitions = side.partitions_of(slab, j)
             alive: Mask = partitions >= 0
             self._policy.credit(side.port, np.bincount(partitions[alive], minlength=self._partitions))
+            self._expected.pairs += int(np.count_nonzero(alive))
             if slab.hits is not None:
                 np.add.at(slab.hits, j[alive], 1)
             return alive
@@ -289,11 +306,13 @@ class ProgressiveJoin:
                 yield from self._meet_memory(port, partition, work)
         for partition in range(self._partitions + 1):
             yield from self._meet_disk(partition, work)
+        if work.left():
+            self._expected.settle()
 
     def _meet_memory(self, port: int, partition: int, work: Allowance) -> Iterator[Out]:
         """Stage md of a partition: its pages on disk meet what is in memory on the other side."""
         mine, other = self.sides[port], self.sides[1 - port]
-        mixed = partition == self._partitions
+        mixed = self._crosses or partition == self._partitions
         pages = mine.disk[partition]
         newest = int(other.newest.max() if mixed else other.newest[partition])
         owing = [n for n, page in enumerate(pages) if newest > max(0, first_left(page), *log_of(page).scans)]
@@ -321,7 +340,8 @@ class ProgressiveJoin:
         """Stage dd of a partition: the pages of both sides on disk meet."""
         left, right = self.sides
         pages = left.disk[partition]
-        others = right.disk if partition == self._partitions else [right.disk[partition], right.disk[-1]]
+        mixed = self._crosses or partition == self._partitions
+        others = right.disk if mixed else [right.disk[partition], right.disk[-1]]
         owing = [n for n, page in enumerate(pages) if any(not have_met(page, q) for qs in others for q in qs)]
         for some in self._chunks(pages, owing):
             if not work.left():
@@ -345,6 +365,7 @@ class ProgressiveJoin:
             due: Mask = ~done(mine, i, theirs, j)
             if slab is not None:
                 due &= slab.numbers[j] != NOBODY
+            self._expected.pairs += int(np.count_nonzero(due))
             late = np.maximum(mine.arrived[i], theirs.arrived[j])[due] <= self._began
             self._meter.defer(int(np.count_nonzero(late)))
             return due
@@ -424,6 +445,21 @@ class ProgressiveJoin:
                 if place[1] < self._partitions:
                     self._policy.arrived[place] += page.rows
                     self._policy.results[place] += log.results
+        self._take_up_expected(state)
+
+    def _take_up_expected(self, state: State) -> None:
+        """What was counted before; of shards that are cut otherwise, by the pages that came here."""
+        if "expected" in state.meta:
+            self._expected.take_up(state.meta["expected"])
+            return
+        for page in state.pages:
+            with self._budget.hold(8 * page.rows, "counting rows by bucket"):
+                self._expected.arrive(page.kind, hashes_of(read_page(self._store, page)))
+        if any(page.log is None for page in state.pages):
+            self._expected.pairs = round(self._expected.total)  # by a method that puts nothing off
+            self._expected.settle()
+        else:
+            self._expected.pairs = round(sum(page.rows * log_of(page).given for page in state.pages))
 
     def _partition_of(self, page: Page) -> int:
         """The partition of all rows of a page, if keys are cut as they were when it was written; else that of none."""
@@ -449,10 +485,12 @@ class ProgressiveJoin:
     def _credited(self, pages: Iterable[Page]) -> Iterator[Page]:
         """Pages with their part of the results of their partition: shards that are cut otherwise know no more."""
         rate = self._policy.results / np.maximum(self._policy.arrived, 1)
+        pages = list(pages)
+        given = self._expected.pairs / max(1, sum(page.rows for page in pages))
         for page in pages:
             partition = self._partition_of(page)
             results = page.rows * float(rate[page.kind, partition]) if partition < self._partitions else 0.0
-            yield replace(page, log=replace(log_of(page), results=results))
+            yield replace(page, log=replace(log_of(page), results=results, given=given))
 
 
 class _Forever:

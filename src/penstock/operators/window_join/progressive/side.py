@@ -189,6 +189,11 @@ class Side:
         """Those of rows that have left memory."""
         return (page for pages in self.disk for page in pages)
 
+    @property
+    def has_left(self) -> bool:
+        """Whether some rows have left memory."""
+        return any(self.disk)
+
     def drop(self) -> None:
         """Forget everything."""
         for page in (*self._saved.values(), *self.pages):

@@ -9,6 +9,7 @@ from penstock.core.errors import ConfigError
 from penstock.operators.window_join.progressive.baselines.policies import (
     ArrivalRate,
     ByChance,
+    CellShare,
     Everything,
     Largest,
     LargestPair,
@@ -86,6 +87,15 @@ class La(Progressive):
     def policy(self) -> Policy:
         """By arrivals, the last ones above all."""
         return LastSeen(self.partitions, self.sigma, self.share, self.history)
+
+
+@dataclass(frozen=True, slots=True)
+class NeRpj(Progressive):
+    """neRPJ: RPJ for joins by distance, by the rows of cells; results that come from other cells are not seen."""
+
+    def policy(self) -> Policy:
+        """By the share of the opposite cell."""
+        return CellShare(self.partitions)
 
 
 @dataclass(frozen=True, slots=True)

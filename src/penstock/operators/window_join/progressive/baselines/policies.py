@@ -102,6 +102,21 @@ class ArrivalRate(Policy):
         self.rates *= self.recent
 
 
+class CellShare(Policy):
+    """neRPJ: what the same cell of the opposite side has least of all its rows in, however recent they are (spec §2.6).
+
+    >>> policy = CellShare(2)
+    >>> policy.arrive(0, np.array([0, 0, 0, 1]))
+    >>> policy.scores()[1].tolist()
+    [0.75, 0.25]
+    """
+
+    def scores(self) -> Scores:
+        """A cell is worth the share of the opposite one."""
+        share: Scores = self.arrived / np.maximum(self.arrived.sum(axis=1, keepdims=True), 1)
+        return share[::-1]
+
+
 class LastSeen(ArrivalRate):
     """LA: as RPJ, but the last `history` arrivals of the opposite side count `1 - share` of the probability.
 

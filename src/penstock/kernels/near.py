@@ -1,0 +1,330 @@
+"""Pairs of vectors that are near each other, exactly: found by blocks of matrix products, verified by the definition.
+
+A product in float32 says of nearly all pairs whether they are near enough, whatever its rounding errors were; those
+for which it cannot tell are compared in float64 as the definition says (`vectors.squared_distances`). Of vectors with
+many dimensions those are multiplied first in which they differ most, if that leaves few pairs to compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.core.rows import Hashes, Indices
+from penstock.kernels.equal import Mask
+from penstock.kernels.grid import BITS, Grid, near_blocks
+from penstock.kernels.vectors import Matrix, Points, squared_distances
+
+_BLOCK = 1 << 19
+"""Pairs in one product at most: more would not stay in the cache until they are looked through."""
+
+_PAIR = 64
+"""Bytes that a pair takes in a block: its product, whether it is near enough, where it is, and what that is cut by."""
+
+_CONVERTED = 1 << 16
+"""Numbers that are brought to float32 at a time, and about as many in float64 are compared at a time."""
+
+_ROUNDING = 1e-6
+"""By which part of it the limit is moved for what does not grow with the vectors: underflow, and the definition's own
+rounding."""
+
+_LARGEST = 2.0**40
+"""Squared lengths, in squares of the radius, up to which float32 is used."""
+
+_SAMPLE = 128
+"""Vectors of either side that say which dimensions are multiplied first, and whether that is enough."""
+
+_FEW = 1e-3
+"""The part of the pairs that may be left after the first dimensions."""
+
+_BALLS = 256
+"""Balls that vectors are put into, at most: those too far from a ball meet nobody in it. They must be worth it:"""
+
+_IN_BALL, _TO_BALL = 16, 8
+"""so many of theirs for each ball, and so many of ours."""
+
+_ROUNDS = 4
+"""Vectors far from all centres get new ones, so many times."""
+
+_CODE = np.uint64((1 << BITS) - 1)
+
+Floats = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Radius:
+    """Pairs are near each other if their squared distance is at most `limit`."""
+
+    limit: float
+
+    @property
+    def length(self) -> float:
+        """The distance itself."""
+        return float(np.sqrt(self.limit))
+
+
+def near_pairs(
+    ours: tuple[Hashes, Points], theirs: tuple[Hashes, Points], grid: Grid, radius: Radius, room: int
+) -> Iterator[tuple[Indices, Indices]]:
+    """All pairs of rows in one place that are near each other, once each; takes about `room` bytes.
+
+    Rows are sorted by their hashes. The first 32 bits of a hash are a place, the others the code of a cell.
+
+    >>> import pyarrow as pa
+    >>> grid, radius = Grid((0, 1), 1.0, 1.0), Radius(1.0)
+    >>> mine, others = (Points([pa.array(some)], unit=False) for some in ([[0.0, 0.0]], [[1.0, 0.0], [1.0, 1.0]]))
+    >>> codes = [grid.codes(points.take(slice(None))) for points in (mine, others)]
+    >>> [(i.tolist(), j.tolist()) for i, j in near_pairs((codes[0], mine), (codes[1], others), grid, radius, 10**6)]
+    [([0], [0])]
+    """
+    sizes = Sizes.of(ours[1].dimensions, room)
+    for first, other in _shared_places(ours[0], theirs[0]):
+        for i, j in near_blocks(grid, ours[0][first] & _CODE, theirs[0][other] & _CODE, sizes.pairs):
+            yield from _all_pairs(ours[1], i + first.start, theirs[1], j + other.start, radius, sizes)
+
+
+class Sizes(NamedTuple):
+    """How many pairs fit one product, and how many rows may be taken at a time."""
+
+    pairs: int
+    rows: int
+
+    @classmethod
+    def of(cls, dimensions: int, room: int) -> Sizes:
+        """What fits `room`: half of it for pairs, a quarter for the rows of either side."""
+        pairs = int(max(1, min(_BLOCK, room / 2 / _PAIR)))
+        rows = int(max(1, min(1 << 14, room / 4 / (12 * (dimensions + 2) + 2 * _BALLS))))
+        return cls(pairs, rows)
+
+
+def _shared_places(ours: Hashes, theirs: Hashes) -> Iterator[tuple[slice, slice]]:
+    """Where the rows of each place are that both have."""
+    mine, others = ours >> np.uint64(BITS), theirs >> np.uint64(BITS)
+    places = np.intersect1d(mine, others)
+    begin, end = (
+        np.stack([side.searchsorted(places, to) for side in (mine, others)], axis=1) for to in ("left", "right")
+    )
+    for (first, other), (last, other_last) in zip(begin.tolist(), end.tolist(), strict=True):
+        yield slice(first, last), slice(other, other_last)
+
+
+def _cut(rows: Indices, most: int) -> Iterator[Indices]:
+    for start in range(0, rows.size, most):
+        yield rows[start : start + most]
+
+
+def _all_pairs(
+    ours: Points, i: Indices, theirs: Points, j: Indices, radius: Radius, sizes: Sizes
+) -> Iterator[tuple[Indices, Indices]]:
+    """The pairs of some rows with some others."""
+    for others in _cut(j, sizes.rows):
+        scale = _Scale.of(ours, i, theirs, others, radius)
+        right = _Factor.right(scale, theirs, others)
+        for mine in _cut(i, sizes.rows):
+            left = _Factor.left(scale, ours, mine)
+            for some, those in _groups(scale, left, right):
+                across = max(1, min(those.size, sizes.pairs // min(some.size, 512)))
+                down = max(1, min(some.size, sizes.pairs // across))
+                for a in _cut(some, down):
+                    for b in _cut(those, across):
+                        found = scale.candidates(left, a, right, b)
+                        yield from _verified(ours, mine, theirs, others, found, radius)
+
+
+def _verified(
+    ours: Points, mine: Indices, theirs: Points, others: Indices, found: tuple[Indices, Indices, Mask], radius: Radius
+) -> Iterator[tuple[Indices, Indices]]:
+    """Candidates that the definition calls near."""
+    i, j, sure = mine[found[0]], others[found[1]], found[2]
+    unsure = np.flatnonzero(~sure)
+    for some in _cut(unsure, max(1, _CONVERTED // ours.dimensions)):
+        sure[some] = squared_distances(ours.take(i[some]), theirs.take(j[some])) <= radius.limit
+    if sure.any():
+        yield (i, j) if sure.all() else (i[sure], j[sure])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scale:
+    """How vectors are brought to where a product of them is precise: from their middle, in units of about the radius.
+
+    The product of a left row with a right one is the squared distance of their vectors, less what rounding may have
+    made it too large by: |a|² + |b|² - 2ab, with both squares made smaller by the relative error of the whole.
+    """
+
+    middle: Matrix
+    exponent: int
+    kind: type[np.floating]
+    order: Indices
+    """The dimensions that are multiplied."""
+    limit: float
+    whole: bool
+    """Whether these are all: then a product can tell that a pair is near."""
+    blind: bool
+    """Whether products would say nothing: squares are no numbers."""
+
+    @classmethod
+    def of(cls, ours: Points, i: Indices, theirs: Points, j: Indices, radius: Radius) -> _Scale:
+        """By a sample of both."""
+        a, b = (points.take(rows[:: -(-rows.size // _SAMPLE)]) for points, rows in ((ours, i), (theirs, j)))
+        exponent = int(np.frexp(radius.length)[1])
+        dimensions = ours.dimensions
+        with np.errstate(over="ignore", invalid="ignore"):
+            middle = b.mean(axis=0)
+            largest = max(
+                float(_squares(np.ldexp(points.take(some) - middle, -exponent)).max())
+                for points, rows in ((ours, i), (theirs, j))
+                for some in _cut(rows, max(1, _CONVERTED // dimensions))
+            )
+            kind = np.float32 if largest < _LARGEST else np.float64
+            limit = float(np.ldexp(np.ldexp(radius.limit, -exponent), -exponent)) * (1 + _ROUNDING)
+            order = np.arange(dimensions)
+            if largest < _LARGEST and dimensions > 32:
+                order = _first_dimensions(np.ldexp(a - middle, -exponent), np.ldexp(b - middle, -exponent), limit)
+        return cls(middle, exponent, kind, order, limit, order.size == dimensions, not largest < 1e300)
+
+    @property
+    def error(self) -> float:
+        """Relative to the sum of two squares, what a product may be wrong by."""
+        return 3 * (self.order.size + 18) * float(np.finfo(self.kind).eps)
+
+    def candidates(self, left: _Factor, a: Indices, right: _Factor, b: Indices) -> tuple[Indices, Indices, Mask]:
+        """The pairs of some rows that may be near, and which of them certainly are."""
+        if self.blind:
+            i, j = np.repeat(a, b.size), np.tile(b, a.size)
+            return i, j, np.zeros(i.size, np.bool_)
+        products = left.rows[a] @ right.rows[b].T
+        found = np.flatnonzero(products <= self.limit)
+        row, column = np.divmod(found, b.size)
+        i, j = a[row], b[column]
+        if not self.whole:
+            return i, j, np.zeros(i.size, np.bool_)
+        spread = 2 * self.error * (left.squares[i] + right.squares[j])
+        sure: Mask = products.ravel()[found] + spread <= self.limit * (1 - 4 * _ROUNDING)
+        return i, j, sure
+
+
+class _Factor(NamedTuple):
+    """Vectors as one factor of a product, and their squares."""
+
+    rows: Floats
+    squares: npt.NDArray[np.float64]
+
+    @classmethod
+    def left(cls, scale: _Scale, points: Points, which: Indices) -> _Factor:
+        """-2a, |a|², 1."""
+        made = cls._of(scale, points, which, -2)
+        made.rows[:, -2], made.rows[:, -1] = made.squares * (1 - scale.error), 1
+        return made
+
+    @classmethod
+    def right(cls, scale: _Scale, points: Points, which: Indices) -> _Factor:
+        """b, 1, |b|²."""
+        made = cls._of(scale, points, which, 1)
+        made.rows[:, -2], made.rows[:, -1] = 1, made.squares * (1 - scale.error)
+        return made
+
+    @classmethod
+    def _of(cls, scale: _Scale, points: Points, which: Indices, times: int) -> _Factor:
+        rows = np.empty((which.size, scale.order.size + 2), scale.kind)
+        squares = np.empty(which.size)
+        step = max(1, _CONVERTED // points.dimensions)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, which.size, step):
+                part = slice(start, start + step)
+                scaled = np.ldexp(points.take(which[part]) - scale.middle, -scale.exponent)
+                scaled = scaled if scale.whole else scaled[:, scale.order]
+                squares[part] = _squares(scaled)
+                rows[part, :-2] = times * scaled
+        return cls(rows, squares)
+
+    def as_left(self, scale: _Scale, which: Indices) -> Floats:
+        """Rows of a right factor as those of a left one."""
+        rows = self.rows[which]
+        rows[:, :-2] *= -2
+        rows[:, -2:] = rows[:, [-1, -2]]
+        return rows
+
+
+def _squares(vectors: Matrix) -> npt.NDArray[np.float64]:
+    return np.einsum("ij,ij->i", vectors, vectors)  # type: ignore[no-any-return]
+
+
+def _first_dimensions(a: Matrix, b: Matrix, limit: float) -> Indices:
+    """Those in which vectors differ most, as many as leave few pairs of a sample; all, if that takes most of them."""
+    order = np.argsort(-np.concatenate([a, b]).var(axis=0), kind="stable")
+    count = 16
+    while 2 * count <= order.size:
+        first = order[:count]
+        left, right = a[:, first], b[:, first]
+        apart = _squares(left)[:, None] + _squares(right) - 2 * left @ right.T
+        if np.count_nonzero(apart <= limit) <= _FEW * apart.size:
+            return np.sort(first)
+        count *= 2
+    return np.arange(order.size)
+
+
+def _groups(scale: _Scale, left: _Factor, right: _Factor) -> Iterator[tuple[Indices, Indices]]:
+    """Ours that may be near to some of theirs, and these, such that each pair that may be near is in one of them.
+
+    Theirs are put into balls around some of them; ours that are farther from its centre than a ball is wide meet
+    nobody in it. Those of theirs that lie far from all centres get other ones.
+    """
+    rest = np.arange(len(right.rows))
+    for _ in range(_ROUNDS):
+        count = min(_BALLS, rest.size // _IN_BALL, len(left.rows) // _TO_BALL)
+        if count < 4 or scale.blind or left.rows.shape[1] < _IN_BALL:
+            break
+        centres = rest[:: -(-rest.size // count)]
+        ball, distances = _nearest(scale, right, rest, centres)
+        outside = distances > 1.5 * np.median(distances)
+        inside = rest[~outside]
+        extents = np.zeros(centres.size)
+        np.maximum.at(extents, ball[~outside], distances[~outside])
+        near = _near_balls(scale, left, right, centres, extents)
+        if np.count_nonzero(near) > 0.8 * near.size:
+            break
+        yield from _members(near, ball[~outside], inside)
+        rest = rest[outside]
+    if rest.size:
+        yield np.arange(len(left.rows)), rest
+
+
+def _members(near: Mask, ball: Indices, rows: Indices) -> Iterator[tuple[Indices, Indices]]:
+    order = np.argsort(ball, kind="stable")
+    starts = np.searchsorted(ball[order], np.arange(near.shape[1] + 1))
+    for number in range(near.shape[1]):
+        ours, theirs = np.flatnonzero(near[:, number]), rows[order[starts[number] : starts[number + 1]]]
+        if ours.size and theirs.size:
+            yield ours, theirs
+
+
+def _nearest(scale: _Scale, right: _Factor, rows: Indices, centres: Indices) -> tuple[Indices, npt.NDArray[np.float64]]:
+    """The nearest centre of each of some rows, and how far away it may be at most."""
+    ball, distances = np.empty(rows.size, np.int64), np.empty(rows.size)
+    columns = right.rows[centres].T
+    for start in range(0, rows.size, 512):
+        some = rows[start : start + 512]
+        squared = right.as_left(scale, some) @ columns
+        nearest = squared.argmin(axis=1)
+        spread = 2 * scale.error * (right.squares[some] + right.squares[centres[nearest]])
+        part = slice(start, start + some.size)
+        ball[part] = nearest
+        distances[part] = np.sqrt(np.maximum(0, squared[np.arange(some.size), nearest] + spread))
+    return ball, distances
+
+
+def _near_balls(
+    scale: _Scale, left: _Factor, right: _Factor, centres: Indices, extents: npt.NDArray[np.float64]
+) -> Mask:
+    """Which of our rows may be near to someone in which ball."""
+    near = np.empty((len(left.rows), centres.size), np.bool_)
+    columns = right.rows[centres].T
+    reach = (extents + np.sqrt(scale.limit)) * (1 + _ROUNDING)
+    for start in range(0, len(near), 512):
+        part = slice(start, start + 512)
+        near[part] = np.sqrt(np.maximum(0, left.rows[part] @ columns)) <= reach
+    return near

@@ -1,0 +1,169 @@
+"""What a join by distance is asked for: pairs of vectors that are near each other, ``on=pk.near("embedding", …)``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import pyarrow as pa
+
+from penstock.core.checks import is_number
+from penstock.core.errors import ConfigError
+from penstock.core.within import RIGHT
+from penstock.kernels.grid import AXES, Grid
+from penstock.kernels.near import Radius
+from penstock.kernels.vectors import LEAST, MOST, Points, is_list, is_numeric
+
+Metric = Literal["euclidean", "cosine"]
+"""How far two vectors are apart: the length of their difference, or 1 less the cosine of the angle between them."""
+
+_WIDER = 1e-5
+"""Cells are wider than the distance by this part, so that nothing is near to a cell beyond the next."""
+
+_TINIEST, _LARGEST = 1e-140, 1e140
+
+
+def near(
+    left: str | Sequence[str],
+    right: str | Sequence[str] | None = None,
+    *,
+    distance: float,
+    metric: Metric = "euclidean",
+    cell: float | None = None,
+) -> NearVectors:
+    """Join rows whose vectors are at most `distance` apart: ``on=pk.near("embedding", distance=0.3)``.
+
+    A vector is a column of lists of numbers, or several columns of numbers, 2 to 1,024 of them; `right` names those of
+    the other stream if it calls them otherwise. A pair matches iff the squared differences, in float64 and added up
+    dimension after dimension, come to at most `distance` squared. With `metric` ``"cosine"`` the distance is 1 less the
+    cosine: of vectors divided by their lengths, half of that sum must be at most `distance`. Vectors of different
+    lengths are never near each other, nor is one that is null or has an element that is null or no finite number, nor,
+    for ``"cosine"``, one of zeros. `cell` is how wide the cells of the grid are that rows are sorted by.
+
+    >>> import pyarrow as pa
+    >>> import penstock as pk
+    >>> flow = pk.LocalFlow()
+    >>> cars = flow.source(pa.table({"car": [1, 2], "x": [0.0, 9.0], "y": [0.0, 9.0], "t": [1, 2]}), time="t")
+    >>> stops = flow.source(pa.table({"stop": [7], "lon": [3.0], "lat": [4.0], "at": [5]}), time="at")
+    >>> rows = cars.join(stops, on=pk.near(["x", "y"], ["lon", "lat"], distance=5)).to_memory()
+    >>> _ = flow.run()
+    >>> rows.table().select(["car", "stop"]).to_pylist()
+    [{'car': 1, 'stop': 7}]
+    """
+    ours = (left,) if isinstance(left, str) else tuple(left)
+    theirs = ours if right is None else (right,) if isinstance(right, str) else tuple(right)
+    return NearVectors(ours, theirs, distance, metric, cell)
+
+
+@dataclass(frozen=True, slots=True)
+class NearVectors:
+    """Pairs of vectors that are at most `distance` apart."""
+
+    ours: tuple[str, ...]
+    theirs: tuple[str, ...]
+    distance: float
+    metric: Metric = "euclidean"
+    cell: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.metric not in get_args(Metric):
+            raise ConfigError(f"metric={self.metric!r} is not one of {', '.join(get_args(Metric))}.")
+        if not is_number(self.distance) or not self.distance > 0:
+            raise ConfigError(
+                f"distance={self.distance!r} is not above 0. Write how far apart two vectors may be, as in "
+                f"distance=0.3; to find equal ones, join on their columns."
+            )
+        if self.cell is not None and (not is_number(self.cell) or not self.cell > 0):
+            raise ConfigError(f"cell={self.cell!r} is no width. Write a number above 0, or leave it out.")
+        for name, value in (("distance", self.distance), ("cell", self.cell or 1.0)):
+            if not _TINIEST < value < _LARGEST:
+                raise ConfigError(
+                    f"{name}={value!r} has no square in float64. Scale the vectors so that it is between "
+                    f"{_TINIEST:g} and {_LARGEST:g}."
+                )
+        if self.metric == "cosine" and self.distance > 2:
+            raise ConfigError(
+                f"distance={self.distance!r} is more than any two directions are apart: 1 less a cosine is at most 2. "
+                f"Write a number up to 2."
+            )
+        for side in (self.ours, self.theirs):
+            if not side or not all(isinstance(name, str) for name in side):
+                raise ConfigError(
+                    f"near({side!r}) names no vector. Write a column of lists, as in pk.near('embedding', …), or "
+                    f"columns of numbers, as in pk.near(['x', 'y'], …)."
+                )
+        if len(self.ours) != len(self.theirs) and 1 not in (len(self.ours), len(self.theirs)):
+            raise ConfigError(
+                f"near({list(self.ours)}, {list(self.theirs)}) compares vectors of {len(self.ours)} and "
+                f"{len(self.theirs)} numbers. Name as many columns on both sides."
+            )
+
+    def __str__(self) -> str:
+        ours, theirs = (", ".join(side) for side in (self.ours, self.theirs))
+        other = "" if ours == theirs else f" = {theirs}"
+        return f"near({ours}{other}, distance={self.distance:g}, {self.metric})"
+
+    @property
+    def identity(self) -> str:
+        """All that it asks for; how wide cells are is a matter of speed, but state is sorted by them."""
+        return f"{self}, cell={self.cell}"
+
+    def columns(self, port: int) -> tuple[str, ...]:
+        """The columns of either side's vectors."""
+        return self.theirs if port == RIGHT else self.ours
+
+    def check(self, left: pa.Schema, right: pa.Schema) -> None:
+        """Columns must hold numbers; vectors whose types say how long they are must be as long as the others."""
+        sizes = [_dimensions(columns, self.columns(port)) for port, columns in enumerate((left, right))]
+        if None not in sizes and sizes[0] != sizes[1]:
+            raise ConfigError(
+                f"on={self}: the left vectors have {sizes[0]} numbers, the right ones {sizes[1]}, so that no two can "
+                f"be compared. Name vectors of the same length."
+            )
+
+    @property
+    def directed(self) -> bool:
+        """Whether only the directions of vectors count."""
+        return self.metric == "cosine"
+
+    @property
+    def radius(self) -> Radius:
+        """What squared distances are compared with; those of directions are twice 1 less the cosine."""
+        return Radius(2.0 * self.distance if self.directed else self.distance * self.distance)
+
+    def grid(self, dimensions: int) -> Grid:
+        """The cells that rows of so many dimensions are sorted by."""
+        length = self.radius.length
+        return Grid(tuple(range(min(dimensions, AXES))), length, self.cell or length * (1 + _WIDER))
+
+    def points(self, columns: Sequence[pa.Array]) -> Points:
+        """Vectors as they are compared."""
+        return Points(columns, unit=self.directed)
+
+
+def _dimensions(schema: pa.Schema, names: Sequence[str]) -> int | None:
+    """How many numbers the vectors in some columns have, if their types tell; an error if they cannot be vectors."""
+    for name in names:
+        if name not in schema.names:
+            raise ConfigError.unknown_column("on", name, schema.names)
+    kinds = [schema.field(name).type for name in names]
+    if len(kinds) == 1:
+        (kind,) = kinds
+        if not is_list(kind) or not is_numeric(kind.value_type):
+            raise ConfigError(
+                f"near({names[0]!r}) is {kind}, not a list of numbers. Write a column of lists, or several columns of "
+                f"numbers, as in pk.near(['x', 'y'], …)."
+            )
+        count = kind.list_size if pa.types.is_fixed_size_list(kind) else None
+    else:
+        wrong = next((name for name, kind in zip(names, kinds, strict=True) if not is_numeric(kind)), None)
+        if wrong is not None:
+            raise ConfigError(
+                f"near({list(names)}): {wrong!r} is {schema.field(wrong).type}, not a number. Name columns of numbers, "
+                f"or one column of lists."
+            )
+        count = len(kinds)
+    if count is not None and not LEAST <= count <= MOST:
+        raise ConfigError(f"near({list(names)}) has {count} dimensions. Vectors may have {LEAST} to {MOST:,}.")
+    return count

@@ -1,0 +1,154 @@
+"""Joins by distance (H1): equal to the definition, pair by pair, in process."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as pk
+from tests.oracle.near import are_near, is_somewhere
+
+
+def vectors(seed: int, rows: int, dimensions: int, distance: float) -> list[list[list[float]]]:
+    """Two sets: at random, equal ones, and some that are exactly `distance` apart."""
+    rng = np.random.default_rng(seed)
+    ours, theirs = rng.random((rows, dimensions)), rng.random((rows, dimensions))
+    theirs[: rows // 4] = ours[: rows // 4] = np.round(ours[: rows // 4] * 8) / 8
+    theirs[: rows // 4, 0] += distance
+    theirs[rows // 4 : rows // 2] = ours[rows // 4 : rows // 2] + rng.normal(
+        0, distance / dimensions**0.5, (rows // 2 - rows // 4, dimensions)
+    )
+    return [ours.tolist(), theirs.tolist()]
+
+
+def joined(ours, theirs, *, epochs=3, how="inner", within=None, method="auto", memory="64 MB", shards=1, **near):
+    """The join's pairs of row numbers, of streams that come in so many epochs."""
+    flow = pk.LocalFlow(memory=memory, shards=shards)
+    streams = []
+    for name, rows in (("a", ours), ("b", theirs)):
+        table = rows if isinstance(rows, pa.Table) else pa.table({"v": pa.array(rows, pa.list_(pa.float64()))})
+        count = table.num_rows
+        table = table.append_column(name, pa.array(range(count), pa.int64()))
+        table = table.append_column("t", pa.array([7 * row % 50 for row in range(count)], pa.int64()))
+        step = max(1, -(-count // epochs))
+        pieces = [table.slice(start, step) for start in range(0, count, step)] or [table]
+        streams.append(flow.source(pieces, time="t", name=name))
+    on = pk.near(**{"left": "v", **near})
+    out = streams[0].join(streams[1], on=on, within=within, how=how, method=method).to_memory()
+    flow.run()
+    found = out.table()
+    pairs = found.column("b") if "b" in found.column_names else [None] * found.num_rows
+    return Counter(zip(found.column("a").to_pylist(), map(_plain, pairs), strict=True))
+
+
+def _plain(value):
+    return value.as_py() if isinstance(value, pa.Scalar) else value
+
+
+def expected(ours, theirs, distance, metric="euclidean"):
+    return Counter((i, j) for i, a in enumerate(ours) for j, b in enumerate(theirs) if are_near(a, b, distance, metric))
+
+
+@pytest.mark.parametrize("dimensions", [2, 3, 5, 9, 128])
+@pytest.mark.parametrize("distance", [0.125, 0.5])
+@pytest.mark.parametrize("method", ["oa", "rrpj", "nerpj", "random"])
+def test_all_pairs_within_the_distance_once(dimensions, distance, method):
+    ours, theirs = vectors(dimensions, 60, dimensions, distance)
+    wanted = expected(ours, theirs, distance)
+    assert len(wanted) >= 10
+    assert joined(ours, theirs, distance=distance, method=method, epochs=4) == wanted
+
+
+@pytest.mark.parametrize("cell", [0.05, 0.25, 3.0])
+def test_results_do_not_depend_on_cells(cell):
+    """Reach above and below one cell (ε = 0.3 > w = 0.25 needs two)."""
+    ours, theirs = vectors(1, 80, 3, 0.3)
+    assert joined(ours, theirs, distance=0.3, cell=cell) == expected(ours, theirs, 0.3)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_little_memory(shards):
+    ours, theirs = vectors(2, 150, 8, 0.4)
+    method = pk.Rrpj(partitions=4)
+    wanted = expected(ours, theirs, 0.4)
+    for epochs in (1, 4):
+        found = joined(ours, theirs, distance=0.4, method=method, memory=40_000 * shards, epochs=epochs, shards=shards)
+        assert found == wanted
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("method", ["oa", "rrpj"])
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
+def test_vectors_that_are_nowhere_match_nothing_and_are_not_lost(how, method, metric):
+    odd = [None, [], [1.0], [1.0, None], [float("nan"), 0.0], [float("inf"), 0.0], [0.0, 0.0], [1.0, 2.0, 3.0]]
+    ours, theirs = [[1.0, 0.0], *odd], [*odd, [1.0, 0.1]]
+    pairs = expected(ours, theirs, 0.1, metric)
+    left, right = {i for i, _ in pairs}, {j for _, j in pairs}
+    wanted = Counter()
+    if how in ("inner", "left", "right", "full"):
+        wanted += pairs
+    if how in ("left", "full", "anti"):
+        wanted += Counter((i, None) for i in range(len(ours)) if i not in left)
+    if how in ("right", "full"):
+        wanted += Counter((None, j) for j in range(len(theirs)) if j not in right)
+    if how == "semi":
+        wanted += Counter((i, None) for i in left)
+    assert joined(ours, theirs, distance=0.1, metric=metric, how=how, method=method) == wanted
+    assert any(not is_somewhere(vector, metric) for vector in ours)
+
+
+def test_near_in_time_as_well():
+    ours, theirs = vectors(3, 60, 2, 0.3)
+    wanted = Counter(
+        {(i, j): n for (i, j), n in expected(ours, theirs, 0.3).items() if abs(7 * i % 50 - 7 * j % 50) <= 5}
+    )
+    assert joined(ours, theirs, distance=0.3, within=pk.band(before=5, after=5), epochs=1) == wanted
+
+
+def test_several_columns_of_other_names_and_types():
+    rng = np.random.default_rng(5)
+    ours, theirs = rng.integers(0, 9, (40, 3)), rng.integers(0, 9, (40, 3))
+    left = pa.table({"x": ours[:, 0], "y": ours[:, 1].astype(np.float32), "z": ours[:, 2].astype(np.int16)})
+    right = pa.table({"p": theirs[:, 0].astype(np.float64), "q": theirs[:, 1], "r": theirs[:, 2]})
+    found = joined(left, right, left=["x", "y", "z"], right=["p", "q", "r"], distance=3)
+    assert found == expected(ours.tolist(), theirs.tolist(), 3.0)
+
+
+def test_orthogonal_vectors_are_1_apart():
+    assert joined([[2.0, 0.0]], [[0.0, 5.0]], distance=1.0, metric="cosine") == Counter([(0, 0)])
+    assert joined([[2.0, 0.0]], [[0.0, 5.0]], distance=0.999, metric="cosine") == Counter()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"distance": 0}, "distance=0 is not above 0"),
+        ({"distance": -1.0}, "distance=-1.0 is not above 0"),
+        ({"distance": float("nan")}, "is not above 0"),
+        ({"distance": 1e-200}, "has no square in float64"),
+        ({"distance": 0.3, "metric": "manhattan"}, "not one of euclidean, cosine"),
+        ({"distance": 3, "metric": "cosine"}, "Write a number up to 2"),
+        ({"distance": 1, "cell": 0}, "cell=0 is no width"),
+        ({"distance": 1, "left": []}, "names no vector"),
+        ({"distance": 1, "left": ["x", "y"], "right": ["x", "y", "z"]}, "Name as many columns on both sides"),
+        ({"distance": 1, "left": "w"}, "'w'"),
+        ({"distance": 1, "left": "a"}, "not a list of numbers"),
+    ],
+)
+def test_what_cannot_be_asked_for(wrong, says):
+    with pytest.raises(pk.ConfigError, match=says):
+        joined([[1.0, 2.0]], [[1.0, 2.0]], **wrong)
+
+
+def test_lengths_that_types_tell():
+    sides = [pa.table({"v": pa.array([[1.0] * n], pa.list_(pa.float64(), n))}) for n in (2, 3)]
+    with pytest.raises(pk.ConfigError, match="the left vectors have 2 numbers, the right ones 3"):
+        joined(*sides, distance=1)
+
+
+def test_methods_of_equal_keys():
+    with pytest.raises(pk.ConfigError, match="Write method='oa'"):
+        joined([[1.0, 2.0]], [[1.0, 2.0]], distance=1, within=pk.band(before=5, after=5), method="ewj")
