@@ -372,7 +372,7 @@ class TestLab:
     def test_all_figures_are_listed(self, capsys):
         assert cli.main(["lab", "list"]) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert len(lines) == 5 + 24 + 17 + 26 + 17 + 12
+        assert len(lines) == 5 + 24 + 17 + 26 + 17 + 29
         assert lines[:2] == [
             "Exact window joins",
             "  3.4   EWJ: buffered tuples over time, rates that it keeps up with",

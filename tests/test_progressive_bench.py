@@ -1,0 +1,81 @@
+"""The benchmark of joins without a window without Spark: its rows, its policies, its table and its ratios."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pyarrow.dataset as ds
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+
+@pytest.fixture(scope="module")
+def bench() -> ModuleType:
+    return importlib.import_module("progressive")
+
+
+def test_a_row_has_two_partners_and_memory_is_a_tenth_of_the_state(bench: ModuleType, tmp_path: Path):
+    job = bench.generate(tmp_path / "job", bench.Size(rows=600_000, batches=4, tuples=0))
+    assert job.matches == pytest.approx(2 * 600_000, rel=0.02)
+    paths = sorted(job.folder("left").iterdir())
+    assert len(paths) == 4
+    rows = ds.dataset(paths).to_table()
+    assert set(map(len, rows.column("left_text").slice(0, 100).to_pylist())) == {bench.TEXT}
+    assert job.memory == pytest.approx(0.2 * (rows.nbytes + 8 * rows.num_rows), rel=0.01)
+
+
+def test_duckdb_gives_all_results(bench: ModuleType, tmp_path: Path):
+    job = bench.generate(tmp_path / "job", bench.FEW)
+    run = bench.checked("duckdb", bench.one_shot(job, 10))
+    assert run.finished
+    assert run.until(1) <= run.until(100) == run.total
+
+
+def test_half_of_the_partitions_have_no_key_in_common(bench: ModuleType):
+    left, right = ({key for table in side for key in table["k"].to_pylist()} for side in bench.non_uniform(20_000, 1))
+    assert len(left & right) == pytest.approx(len(left | right) / 2, rel=0.5)
+
+
+def test_rrpj_gives_more_at_half_of_the_input_than_what_it_is_compared_with(bench: ModuleType):
+    """P: RRPJ ≥ 1.2 × XJoin and RPJ on non-uniform data."""
+    counts = bench.halves(20_000)
+    assert counts["rrpj"] >= 1.2 * max(counts["xjoin"], counts["rpj"]) > 0
+
+
+def runs(bench: ModuleType) -> dict[str, object]:
+    return {
+        "penstock": bench.Delivered((0.5, 1.0, 2.0), (20, 60, 100), 100, 50),
+        "spark-rocksdb": bench.Delivered((3.0, 6.0), (5, 40), 100, 50, finished=False),
+        "duckdb": bench.Delivered((0.5, 1.0), (50, 100), 100, 50),
+    }
+
+
+def test_ratios_are_of_whole_jobs_of_the_first_tenth_and_of_results_at_half(bench: ModuleType):
+    summary = bench.summarise(runs(bench), {"rrpj": 30, "xjoin": 10, "rpj": 20})
+    assert summary["bench"] == "progressive"
+    assert summary["ratio"] == {
+        "xjoin@half": 3.0,
+        "rpj@half": 1.5,
+        "spark-rocksdb": 3.0,
+        "duckdb": 0.5,
+        "spark-rocksdb@first10": 12.0,
+    }
+    assert summary["bounds"] == ["spark-rocksdb"]
+    assert summary["seconds_until"]["spark-rocksdb"] == {"1": 3.0, "10": 6.0}
+
+
+def test_the_table_marks_the_bound_of_an_engine_that_was_stopped(bench: ModuleType):
+    assert bench.table(runs(bench))[1:] == [
+        ("penstock", "0.50", "0.50", "1.00", "2.00", "25", "1.00"),
+        ("spark-rocksdb", "3.00", "6.00", "–", "–", "<8", ">3.00"),
+        ("duckdb", "0.50", "0.50", "0.50", "1.00", "50", "0.50"),
+    ]
+
+
+def test_another_number_of_rows_fails_the_benchmark(bench: ModuleType):
+    with pytest.raises(RuntimeError, match="rrpj put out 99 rows, not 98: its time means nothing"):
+        bench.checked("rrpj", bench.Delivered((1.0,), (99,), 98, 50))
