@@ -6,9 +6,11 @@ import re
 from difflib import get_close_matches
 
 from lab import (
+    cell_figures,
     chapter3,
     chapter5,
     chapter6,
+    early_figures,
     lookup_figures,
     multi_way_figures,
     multi_way_measured,
@@ -30,7 +32,11 @@ HEADINGS = {
         *multi_way_measured.EXPERIMENTS,
         *multi_way_stream.EXPERIMENTS,
     ),
-    "Progressive joins": progressive_figures.EXPERIMENTS,
+    "Progressive joins": (
+        *progressive_figures.EXPERIMENTS,
+        *cell_figures.EXPERIMENTS,
+        *early_figures.EXPERIMENTS,
+    ),
 }
 """By source, in its order."""
 

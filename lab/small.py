@@ -14,6 +14,8 @@ from typing import Any
 
 from lab.aggregations import RowWindows, ThreeLinks
 from lab.catalog import EXPERIMENTS
+from lab.cell_runs import OfBoxes, OfPoints
+from lab.early_runs import Early, Shape
 from lab.experiments import Experiment
 from lab.lookup_setups import LookupSetup
 from lab.lookups import Looking, Overloaded, Sharing
@@ -123,8 +125,10 @@ def _scale(experiment: Experiment) -> float:
         return 1 / 400
     if isinstance(trial, Looking):
         return experiment.scale / 50
-    if isinstance(trial, Run):
+    if isinstance(trial, Run | OfBoxes | OfPoints):
         return 1 / 50
+    if isinstance(trial, Early | Shape):
+        return 1 / 64
     return _SCALES.get(experiment.id, 1 / 500)
 
 

@@ -35,6 +35,10 @@ LONG = small.DEEP | {
     *("lookup-5a", "lookup-5b", "lookup-5c", "lookup-5d", "lookup-6", "lookup-7", "lookup-9f"),
     *("window-6-15", "window-6-19b", "window-7-7", "multi-machine", "multi-parallel"),
     *(f"progressive-4-{number}" for number in (2, 3, 4, 5, 7, 8, 9, 10)),
+    *(
+        f"progressive-{number}"
+        for number in ("5-4", "5-5", "6-1", "6-2", "6-3", "6-4", "6-7", "a-1", "a-3", "a-7", "a-8")
+    ),
 }
 """Those that take ten seconds or more, or show what others of their source show in fewer runs: run with -m deep."""
 
