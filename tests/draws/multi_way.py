@@ -123,6 +123,28 @@ def ids_of(case: MultiWayCase, rows: pa.Table) -> Counter[tuple[int, ...]]:
     return Counter(zip(*(rows.column(f"{alias}_id").to_pylist() for alias in case.aliases), strict=True))
 
 
+def mixed_up(case: MultiWayCase, rows: pa.Table) -> list[str]:
+    """The streams whose payload in some result is not that of the row with this id."""
+    wrong = []
+    for alias in case.aliases:
+        given = case.rows(alias)
+        known = dict(zip(given.column("id").to_pylist(), given.column("pay").to_pylist(), strict=True))
+        found = zip(rows.column(f"{alias}_id").to_pylist(), rows.column(f"{alias}_pay").to_pylist(), strict=True)
+        wrong += [] if all(known[number] == pay for number, pay in found) else [alias]
+    return wrong
+
+
+Homes = dict[str, Any]
+"""What `flow.join` and its sources are asked for: `materialize`, and by alias `payload`."""
+
+
+def draw_homes(rng: random.Random, case: MultiWayCase, files: bool) -> Homes:
+    """Where payload of each stream is, by what is asked of its source or of the join; most may change at a restart."""
+    when = rng.choice(["auto", "auto", "auto", "late", "early", {rng.choice(case.aliases): "late"}])
+    homes = ["segments", "segments", "row", "auto", *(["source"] * 3 if files else [])]
+    return {"materialize": when, "payload": {alias: rng.choice(homes) for alias in case.aliases}}
+
+
 def _one_key(rng: random.Random, aliases: list[str]) -> list[dict[str, str]]:
     """One column, or two, of each stream that are equal in all of them."""
     numbers = {alias: rng.choice("ab") for alias in aliases}

@@ -9,8 +9,10 @@ import os
 import random
 import re
 import shutil
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock as pk
@@ -20,15 +22,16 @@ from penstock.flow.graph import OperatorNode, SourceNode, operators_of
 from penstock.flow.stream import Stream
 from penstock.operators.multi_way import MultiJoin, Predicate
 from penstock.planner.multi_way import Statistics
-from tests.draws.multi_way import SCHEMA, MultiWayCase, draw_multi_way, ids_of, results
+from tests.draws.multi_way import SCHEMA, Homes, MultiWayCase, draw_homes, draw_multi_way, ids_of, mixed_up, results
 from tests.draws.shard_host import ShardHost
 
 pytestmark = pytest.mark.slow
 
 
-def ran(case: MultiWayCase) -> pa.Table:
+def ran(case: MultiWayCase, homes: Homes | None = None, folder: Path | None = None) -> pa.Table:
+    """What comes out in process; with a folder, its streams are files there."""
     flow = pk.LocalFlow()
-    out = joined(case, flow).to_memory()
+    out = joined(case, flow, homes, folder).to_memory()
     query = flow.run()
     (seen,) = map(Statistics.from_dict, query._course.ledger.joins.values())
     assert seen.nodes[frozenset(case.aliases)] == out.table().num_rows, "F14: results are counted exactly"
@@ -37,30 +40,62 @@ def ran(case: MultiWayCase) -> pa.Table:
     return out.table()
 
 
-def joined(case: MultiWayCase, flow: pk.LocalFlow) -> Stream:
-    streams = {
-        alias: flow.source([epoch[alias] for epoch in case.epochs], time="t", progress=case.policy, name=alias)
-        for alias in case.aliases
-    }
+def joined(case: MultiWayCase, flow: pk.LocalFlow, homes: Homes | None = None, folder: Path | None = None) -> Stream:
+    streams = {}
+    for alias in case.aliases:
+        told = {"time": "t", "progress": case.policy, "name": alias}
+        told |= {} if homes is None else {"payload": homes["payload"][alias]}
+        if folder is None:
+            streams[alias] = flow.source([epoch[alias] for epoch in case.epochs], **told)
+        else:
+            streams[alias] = flow.parquet(folder / alias, schema=SCHEMA, max_files=1, **told)
     asked = {"on": case.on, "within": case.within, "plan": case.plan, "method": case.method, "time": case.time}
+    asked |= {} if homes is None else {"materialize": homes["materialize"]}
     return flow.join(**streams, **asked, key=case.key)
 
 
-def wrong(seed: str) -> str:
+def written(case: MultiWayCase, folder: Path, rng: random.Random) -> Path:
+    """A folder of files for each stream, one of them an epoch."""
+    for alias in case.aliases:
+        (folder / alias).mkdir(parents=True)
+        for number, epoch in enumerate(case.epochs):
+            path = folder / alias / f"{number}.parquet"
+            pq.write_table(epoch[alias], path, row_group_size=rng.randint(1, 12))
+            os.utime(path, (number, number))
+    return folder
+
+
+def wrong(seed: str, homes: Homes | None = None, folder: Path | None = None) -> str:
     """What is wrong with the case of a seed; nothing if it is right."""
     case = draw_multi_way(seed)
-    expected = results(case)
+    expected, told = results(case), f"--draw={seed}, payload {homes}"
     try:
-        found = ids_of(case, ran(case))
+        rows = ran(case, homes, folder)
     except PenstockError as error:
-        return f"--draw={seed}: {type(error).__name__}: {error}\n{case}"
-    if found == expected:
+        return f"{told}: {type(error).__name__}: {error}\n{case}"
+    found, mixed = ids_of(case, rows), mixed_up(case, rows)
+    if found == expected and not mixed:
         return ""
-    return f"--draw={seed}: missing {expected - found}, too many {found - expected}\n{case}"
+    return f"{told}: missing {expected - found}, too many {found - expected}, mixed up {mixed}\n{case}"
 
 
 def test_random_joins_of_several_streams_equal_those_of_duckdb(draws):
     failures = [said for seed in draws(60) if (said := wrong(seed))]
+    assert not failures, f"{len(failures)} cases are wrong:\n" + "\n".join(failures)
+
+
+def test_the_same_joins_have_the_same_results_wherever_their_payload_is(draws, tmp_path, monkeypatch):
+    """In segments, in the files that rows were read from, in the rows: drawn for each stream."""
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+    failures = []
+    for number, seed in enumerate(draws(40)):
+        rng, case = random.Random(f"homes {seed}"), draw_multi_way(seed)
+        folder = written(case, tmp_path / str(number), rng) if rng.random() < 0.6 else None
+        homes = draw_homes(rng, case, files=folder is not None)
+        if rng.random() < 0.15:
+            homes["materialize"] = pk.late(decoupled=True)
+        said = wrong(seed, homes, folder)
+        failures += [said] if said else []
     assert not failures, f"{len(failures)} cases are wrong:\n" + "\n".join(failures)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,9 @@ pytestmark = pytest.mark.spark
 
 JOINS = 12
 """Joins of one flow."""
+
+PAYLOADS = ["row", "auto", "segments"]
+"""Where payload of a source may be."""
 
 OUTLET = 6
 """One of so many flows shows its late rows, which costs as much as the joins; the others count them."""
@@ -41,8 +45,13 @@ def side_by_side(runs: Sequence[JoinRun], epoch: int | None) -> pa.Table:
     return pa.concat_tables(tables, promote_options="default")
 
 
-def ran(spark, runs: Sequence[JoinRun], folder: Path, outlet: bool) -> list[tuple[Counter[Any], Counter[int] | int]]:
-    """What comes out of each join of one flow, and which rows were late; with no late outlet, how many."""
+def ran(
+    spark, runs: Sequence[JoinRun], folder: Path, outlet: bool, homes: Random
+) -> list[tuple[Counter[Any], Counter[int] | int]]:
+    """What comes out of each join of one flow, and which rows were late; with no late outlet, how many.
+
+    Whether payload of a source is put into segments is drawn at each start.
+    """
     feed = Feed(folder / "rows", side_by_side(runs, None).schema)
     pairs: defaultdict[int, Counter[Any]] = defaultdict(Counter)
     late: defaultdict[int, Counter[int]] = defaultdict(Counter)
@@ -53,7 +62,7 @@ def ran(spark, runs: Sequence[JoinRun], folder: Path, outlet: bool) -> list[tupl
         memory = max(2_000_000, 2 * runs[0].memory)
         flow = pk.Flow(spark, checkpoint=f"{folder}/checkpoint", memory=memory, shards=runs[0].shards[place])
         rows = feed.stream(spark)
-        first, *others = [_join(flow, rows, number, run, place) for number, run in enumerate(runs)]
+        first, *others = [_join(flow, rows, number, run, place, homes) for number, run in enumerate(runs)]
         united = first.union(*others)
         out, late_rows = united.to_memory(), united.late.to_memory() if outlet else None
         query = flow.run(end=feed.count == len(runs[0].case.epochs))
@@ -69,14 +78,15 @@ def ran(spark, runs: Sequence[JoinRun], folder: Path, outlet: bool) -> list[tupl
     return [(pairs[number], late[number] if outlet else counts[number]) for number in range(len(runs))]
 
 
-def _join(flow: pk.Flow, rows, number: int, run: JoinRun, place: int) -> pk.Stream:
+def _join(flow: pk.Flow, rows, number: int, run: JoinRun, place: int, homes: Random) -> pk.Stream:
     """One of the joins: the number it has, and the ids of both sides."""
     case, sides = run.case, []
     for side, name in enumerate(("l", "r")):
         columns = as_source([], case, side).column_names
         clock = {name: f"{name}_{case.clock} AS {name}" for name in ("t", "mark")}
         ours = rows.where(f"join = {number} AND side = {side}").selectExpr(*(clock.get(c, c) for c in columns))
-        sides.append(flow.source(ours, time="t", progress=case.policies[side], name=f"{name}{number}"))
+        told = {"time": "t", "progress": case.policies[side], "payload": homes.choice(PAYLOADS)}
+        sides.append(flow.source(ours, name=f"{name}{number}", **told))
     on = {f"k_{ours}": f"k_{theirs}" for ours, theirs in case.keys}
     joined = sides[0].join(sides[1], on=on, within=case.within, how=case.how, method=case.methods[place])
     other = "id_right" if "id_right" in joined.columns.names else "CAST(NULL AS BIGINT)"
@@ -87,9 +97,8 @@ def test_random_joins_on_spark_equal_those_of_duckdb(spark, tmp_path, draws):
     failures = []
     for flow, seed in enumerate(draws(6)):
         runs = draw_runs(seed, JOINS)
-        for number, (run, found) in enumerate(
-            zip(runs, ran(spark, runs, tmp_path / str(flow), flow % OUTLET == 0), strict=True)
-        ):
+        came = ran(spark, runs, tmp_path / str(flow), flow % OUTLET == 0, Random(f"homes {seed}"))
+        for number, (run, found) in enumerate(zip(runs, came, strict=True)):
             said = difference(run, *found)
             if said:
                 failures.append(f"--draw={seed}, join {number}: {said}\n{run}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 
 import penstock as pk
 from penstock.storage.records import Records
-from tests.draws.multi_way import SCHEMA, MultiWayCase, draw_multi_way, ids_of, results
+from tests.draws.multi_way import SCHEMA, MultiWayCase, draw_homes, draw_multi_way, ids_of, mixed_up, results
 from tests.spark.conftest import Feed, multiset
 
 pytestmark = pytest.mark.spark
@@ -24,8 +25,13 @@ JOINS = 3
 EPOCHS = 2
 
 
-def ran(spark, cases: Sequence[MultiWayCase], folder: Path, frames: bool) -> list[pa.Table]:
-    """What comes out of each join of one flow, which starts anew for each epoch on another number of shards."""
+def ran(spark, cases: Sequence[MultiWayCase], folder: Path, frames: bool, seed: str) -> list[pa.Table]:
+    """What comes out of each join of one flow, which starts anew for each epoch on another number of shards.
+
+    Where payload is, is drawn for each stream and each start.
+    """
+    drawn = Random(f"homes {seed}")
+    apart = [drawn.random() < 0.2 for _ in cases]
     feeds = [{alias: Feed(folder / f"{alias}{n}", SCHEMA) for alias in case.aliases} for n, case in enumerate(cases)]
     out: list[list[pa.Table]] = [[] for _ in cases]
     for epoch in range(EPOCHS):
@@ -35,9 +41,9 @@ def ran(spark, cases: Sequence[MultiWayCase], folder: Path, frames: bool) -> lis
         flow = pk.Flow(spark, checkpoint=f"{folder}/checkpoint", memory="32 MB", shards=1 + epoch)
         found = []
         for n, (case, feed) in enumerate(zip(cases, feeds, strict=True)):
-            streams = {}
+            streams, homes = {}, draw_homes(drawn, case, files=not frames)
             for alias in case.aliases:
-                told = {"time": "t", "progress": case.policy, "name": f"{alias}{n}"}
+                told = {"time": "t", "progress": case.policy, "name": f"{alias}{n}", "payload": homes["payload"][alias]}
                 rows = feed[alias]
                 streams[alias] = (
                     flow.source(rows.stream(spark), **told)
@@ -45,8 +51,7 @@ def ran(spark, cases: Sequence[MultiWayCase], folder: Path, frames: bool) -> lis
                     else flow.parquet(rows.folder, schema=SCHEMA, max_files=1, **told)
                 )
             asked = {"on": case.on, "within": case.within, "plan": case.plan, "method": case.method, "time": case.time}
-            when = [pk.late(decoupled=True), "late", {case.aliases[0]: "late"}, "early", "auto"]
-            asked["materialize"] = when[(n + int(folder.name)) % len(when)]
+            asked["materialize"] = pk.late(decoupled=True) if apart[n] else homes["materialize"]
             joined = flow.join(**streams, **asked, key=case.key, name=f"j{n}")
             found.append(joined.to_memory())
         flow.run(end=epoch == EPOCHS - 1)
@@ -59,13 +64,14 @@ def test_random_joins_of_several_streams_on_spark_equal_those_of_duckdb(spark, t
     failures, count = [], 0
     for flow, seed in enumerate(draws(3)):
         cases = [draw_multi_way(f"{seed}/{n}", EPOCHS) for n in range(JOINS)]
-        found = ran(spark, cases, tmp_path / str(flow), frames=flow % 3 == 0)
+        found = ran(spark, cases, tmp_path / str(flow), flow % 3 == 0, seed)
         for number, (case, rows) in enumerate(zip(cases, found, strict=True)):
-            expected, there = results(case), ids_of(case, rows)
+            expected, there, mixed = results(case), ids_of(case, rows), mixed_up(case, rows)
             count += expected.total()
-            if there != expected:
+            if there != expected or mixed:
                 missing, more = expected - there, there - expected
-                failures.append(f"--draw={seed}, join {number}: missing {missing}, too many {more}\n{case}")
+                said = f"missing {missing}, too many {more}, mixed up {mixed}"
+                failures.append(f"--draw={seed}, join {number}: {said}\n{case}")
     assert not failures, f"{len(failures)} cases are wrong:\n" + "\n".join(failures)
     assert count > 50, "joins without results say little"
 
