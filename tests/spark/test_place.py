@@ -71,5 +71,16 @@ def test_tasks_are_taken_to_save_only_what_one_core_did_alone():
     for _ in range(2):
         placement.learn("driver", 10**8, seconds=10, alone=0.0)
     assert placement.choose(10**8) == ("driver", "10.00 s are predicted there, 10.25 s in tasks")
-    placement.learn("driver", 10**8, seconds=10, alone=1.7)
-    assert placement.choose(10**8) == ("tasks", "9.55 s are predicted there, 10.00 s where the driver is")
+    placement.learn("driver", 10**8, seconds=10, alone=8.5)
+    assert placement.choose(10**8) == ("tasks", "6.75 s are predicted there, 10.00 s where the driver is")
+
+
+def test_tasks_are_not_tried_for_a_small_gain():
+    placement = Placement(tasks=2)
+    for _ in range(2):
+        placement.learn("driver", 10**8, seconds=10, alone=1.7)
+    small = "10.00 s are predicted there, 9.55 s in tasks, where none has run"
+    assert placement.choose(10**8) == ("driver", small)
+    for _ in range(2):
+        placement.learn("tasks", 10**8, seconds=9.55)
+    assert placement.choose(10**8)[0] == "tasks"

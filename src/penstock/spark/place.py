@@ -32,6 +32,10 @@ _FITS = 0.8
 _LATEST = 0.3
 """The weight of the latest epoch in what is measured."""
 
+_WORTH = 0.75
+"""Epochs go to tasks that none was measured in only if they are predicted to take less than this part of the time: the
+first two there take far longer than others, and the prediction leaves out what the shuffle takes."""
+
 _LONG = 0.3
 """Seconds of an epoch in tasks from which on it is tried where the driver is, if it never ran there."""
 
@@ -90,8 +94,10 @@ class Placement:
         if self.first == "driver" and "driver" not in self._ran:
             return "driver", "none has been measured there yet"
         here, there = self._here(size), self._there(size)
-        if here <= there:
-            return "driver", f"{here:.2f} s are predicted there, {there:.2f} s in tasks"
+        untried = self.elsewhere not in self._ran
+        if here <= there or (untried and there > _WORTH * here):
+            none = ", where none has run" if untried and there < here else ""
+            return "driver", f"{here:.2f} s are predicted there, {there:.2f} s in tasks{none}"
         return self.elsewhere, f"{there:.2f} s are predicted there, {here:.2f} s where the driver is"
 
     def learn(self, place: Place, size: int, seconds: float, alone: float | None = None) -> None:
