@@ -378,7 +378,7 @@ def rpwjs(draw: st.DrawFn) -> Rpwj:
 
 
 PROGRESSIVE: tuple[tuple[type[Progressive], dict[str, Sequence[Any]]], ...] = (
-    (Rrpj, {"sigma": (0.0, 0.5, 1.0), "per": ("arrived", "resident", "nothing")}),
+    (Rrpj, {"sigma": ("auto", 0.0, 0.5, 1.0), "per": ("arrived", "resident", "nothing")}),
     (Rrpj, {"by": ("row",), "grace": (0.0, 0.3, 1.0)}),
     (Random, {"seed": (0, 1)}),
     (XJoin, {}),

@@ -342,7 +342,7 @@ def _progressive(rng: random.Random) -> JoinMethodLike:
         return rng.choice(["auto", "oa", "rrpj", "amortized_rrpj", "rrpj_f", "jgradient", "random", "hmj", "la"])
     kind = rng.choice([Rrpj, Rrpj, XJoin, Rpj, Pmj])
     tight = {"memory": rng.randint(1, 30), "row": 1, "partitions": rng.randint(1, 5), "flush": rng.choice([0.1, 0.5])}
-    more = rng.choice([{}, {"sigma": 0.0}, {"by": "row"}]) if kind is Rrpj else {}
+    more = rng.choice([{}, {"sigma": 0.0}, {"sigma": 1.0}, {"by": "row"}]) if kind is Rrpj else {}
     return kind(**tight, **more)
 
 

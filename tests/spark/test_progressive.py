@@ -3,6 +3,7 @@ them, changed by restarts and after a failure, what Spark's own batch join gives
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import numpy as np
@@ -106,3 +107,26 @@ def test_an_epoch_that_failed_is_run_again_and_no_pair_comes_twice(spark, tmp_pa
     assert Counter(zip(rows["id"], rows["id_right"], strict=True)) == Counter(
         zip(expected["id"], expected["id_right"], strict=True)
     )
+
+
+def test_what_was_put_off_comes_out_in_silent_epochs_between_triggers(spark, tmp_path, feeds):
+    """Nothing more arrives and the streams have not ended: a running query still gives every pair, and says how many."""
+    flow = pk.Flow(spark, str(tmp_path / "checkpoint"), memory="32 MB", shards=2)
+    left, right = (flow.source(feed.stream(spark), time="t", name=feed.folder.name) for feed in feeds)
+    left.join(right, on="k", method=pk.Rrpj(memory=100, row=1, partitions=4), name="ever").to_format("noop")
+    both = [pa.concat_tables(parts)["k"].value_counts().to_pylist() for parts in tables()]
+    counts = [{key["values"]: key["counts"] for key in side} for side in both]
+    pairs = sum(count * counts[1].get(key, 0) for key, count in counts[0].items())
+    query = flow.start(trigger="300 ms")
+    shares: list[float] = []
+    until = time.monotonic() + 60
+    while time.monotonic() < until and not (query.progress().totals.epochs > EPOCHS and shares[-1:] == [1.0]):
+        shares += [query.progress().shares_out[name] for name in query.progress().shares_out]
+        time.sleep(0.1)
+    query.stop()
+    report = query.progress()
+    silent = [epoch for epoch in report.epochs if not sum(epoch.rows_in.values())]
+    assert sum(epoch.rows_out for epoch in report.epochs) == pairs
+    assert sum(epoch.rows_out for epoch in silent) > 0
+    assert 0 < min(shares) < 1
+    assert report.shares_out == {"ever": 1.0}

@@ -166,10 +166,15 @@ class WindowJoin(ByMethod[JoinMethod]):
         return f"{self.how} join on {on} within {self.within}, time of results: {self.time}"
 
     def tells(self, epochs: Sequence[Mapping[str, int]], waits: str) -> list[str]:
-        """About which part of its pairs is out, where some are put off without a window."""
-        owed, expected = (epochs[-1].get(name, 0) if epochs else 0 for name in ("owed", "expected"))
+        """About which part of its pairs is out, where some are put off without a window, and whether streams drift."""
+        last = epochs[-1] if epochs else {}
+        owed, expected, drifting = (last.get(name, 0) for name in ("owed", "expected", "drifting"))
         share = f"{100 * (1 - owed / max(1, expected)):.0f} %"
-        return [f"about {share} of the {expected:,} pairs are out that its rows so far have"] if owed else []
+        said = [f"about {share} of the {expected:,} pairs are out that its rows so far have"] if owed else []
+        if drifting:
+            shards = "1 shard" if drifting == 1 else f"{drifting} shards"
+            said.append(f"the streams drift: in {shards}, rows stay in memory by their latest results only (sigma = 0)")
+        return said
 
     @property
     def timing(self) -> Timing:

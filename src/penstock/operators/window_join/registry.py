@@ -120,7 +120,10 @@ METHODS.add(
     ),
     _progressive("rrpj_f", "RRPJ-F", "as RRPJ, with results counted row by row", Rrpj(by="row")),
     _progressive(
-        "jgradient", "JGradient", "as RRPJ, by results alone, whatever a partition holds", Rrpj(per="nothing")
+        "jgradient",
+        "JGradient",
+        "as RRPJ, by results alone, whatever a partition holds",
+        Rrpj(sigma=1.0, per="nothing"),
     ),
     _progressive("random", "random flushing", "lets any partition leave memory", Random()),
     _progressive("xjoin", "XJoin", "lets the largest partition leave memory", XJoin()),

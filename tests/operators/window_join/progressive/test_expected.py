@@ -136,3 +136,21 @@ def test_what_was_counted_survives_a_restart_and_another_number_of_shards():
     found = [config.logic(types, at_work.store, Budget(1 << 20), part).counts() for part in parts]
     assert sum(each["expected"] for each in found) == pytest.approx(counts["expected"], rel=0.05)
     assert sum(each["owed"] for each in found) == pytest.approx(counts["owed"], rel=0.1)
+
+
+def test_explain_says_when_streams_drift():
+    """Each tenth of both streams has three keys of its own."""
+    rng = np.random.default_rng(3)
+    tenth = np.repeat(np.arange(20) % 10, 300)
+    keys = [tenth * 3 + rng.integers(0, 3, tenth.size) for _ in range(2)]
+    steady = [rng.integers(0, 500, tenth.size) for _ in range(2)]
+    said = []
+    for some in (keys, steady):
+        flow = pk.LocalFlow(memory="64 MB")
+        sources = [
+            flow.source([table(part) for part in np.array_split(side, 20)], time="t", name=name)
+            for side, name in zip(some, "lr", strict=True)
+        ]
+        sources[0].join(sources[1], on="k", method=Rrpj(memory=600, row=1)).to_memory()
+        said.append("the streams drift: in 1 shard" in str(flow.run(end=False).explain()))
+    assert said == [True, False]

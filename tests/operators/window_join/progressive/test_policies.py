@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from lab.progressive_simulation import count_results
+from lab.workloads.progressive import Drifting, Skewed
 from penstock.core.errors import ConfigError
 from penstock.operators.window_join import Rrpj
-from penstock.operators.window_join.progressive.policies import ResultRate, RowRate, Victim
+from penstock.operators.window_join.progressive.policies import DriftRate, ResultRate, RowRate, Victim
 from tests.streams import EpochEnd, Run, ever_trace
 
 
@@ -66,12 +69,48 @@ def trace_of(method, seed):
     return seen
 
 
-def test_sigma_of_one_is_rrpj():
-    """P1: the same trace, and another one for other sigmas."""
+def test_sigma_of_one_is_rrpj(monkeypatch):
+    """P1: the same trace as if nothing ever faded, and another one for other sigmas."""
     tight = {"memory": 12, "row": 1, "partitions": 5, "flush": 0.2}
-    plain, one, none = ([trace_of(Rrpj(**tight, **s), n) for n in range(8)] for s in ({}, {"sigma": 1.0}, {"sigma": 0}))
-    assert plain == one
-    assert plain != none
+    one, none = ([trace_of(Rrpj(**tight, sigma=sigma), n) for n in range(8)] for sigma in (1.0, 0.0))
+    monkeypatch.setattr(ResultRate, "flushed", lambda policy: None)
+    assert [trace_of(Rrpj(**tight, sigma=1.0), n) for n in range(8)] == one
+    assert one != none
+
+
+def from_memory(policy, streams):
+    """Results from memory of 100,000 rows, with room for 4,250 of them."""
+    return count_results(policy, *streams.draw(100_000, seed=1), memory=4_250, flush=0.1).total
+
+
+def test_sigma_follows_drift():
+    """Where streams drift, older results are left out, and more come out than by counting all; but nothing else."""
+    drifting = Drifting(period=1_600, partitions=100, domain=500, skew=1.0)
+    plain, last, auto = (
+        from_memory(policy, drifting) for policy in (ResultRate(100), ResultRate(100, 0), DriftRate(100))
+    )
+    assert auto > 1.25 * plain
+    assert auto > 0.95 * last
+
+
+@pytest.mark.parametrize("pattern", ["harmony", "reverse"])
+@pytest.mark.parametrize("skew", [0.0, 1.0])
+def test_sigma_stays_where_streams_are_steady(pattern, skew):
+    steady = Skewed(pattern, partitions=100, domain=500, skew=skew, disjoint=0.0)
+    assert from_memory(DriftRate(100), steady) > 0.98 * from_memory(ResultRate(100), steady)
+
+
+def test_what_drift_is_told_by_is_remembered():
+    policy = counted(DriftRate(2), [10, 10], [90, 10])
+    for results in ([90, 10], [10, 90], [10, 90], [10, 90]):
+        policy.victims(1)
+        policy.credit(0, np.array(results))
+    policy.victims(1)
+    again = DriftRate(2)
+    again.take_up(json.loads(json.dumps(policy.to_json())))
+    assert policy.drifts
+    assert again.drifts
+    assert (again.scores() == policy.scores()).all()
 
 
 def test_results_are_those_of_the_partition_that_was_probed():
@@ -127,7 +166,7 @@ def test_rows_with_the_fewest_results_leave_first_and_young_ones_are_spared():
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
-        ({"sigma": 2}, "sigma=2 is not a fraction. Write a number from 0 to 1."),
+        ({"sigma": 2}, 'sigma=2 is neither a fraction nor "auto". Write a number from 0 to 1, or "auto".'),
         ({"flush": -1}, "flush=-1 is not a fraction"),
         ({"memory": 0}, "memory=0 is no size. Write bytes, 1 or more."),
         ({"partitions": 0}, "partitions=0 is not a whole number from 1 to 1,024."),

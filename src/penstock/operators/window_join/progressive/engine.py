@@ -154,8 +154,9 @@ class ProgressiveJoin:
         yield from self._react(_Forever())
 
     def counts(self) -> dict[str, int]:
-        """About how many pairs the rows so far have, and how many of them are owed; of inner and outer joins."""
-        return {} if self._crosses or self._config.how in LEFT_ONLY else self._expected.counts()
+        """About how many pairs the rows so far have and are owed, of inner and outer joins; 1 where streams drift."""
+        pairs = {} if self._crosses or self._config.how in LEFT_ONLY else self._expected.counts()
+        return pairs | {"drifting": int(self._policy.drifts)}
 
     @property
     def resident(self) -> int:

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, get_args
 from penstock.core.checks import is_number, is_whole
 from penstock.core.errors import ConfigError
 from penstock.operators.window_join.methods import JoinMethod
-from penstock.operators.window_join.progressive.policies import Per, Policy, ResultRate, RowRate
+from penstock.operators.window_join.progressive.policies import DriftRate, Per, Policy, ResultRate, RowRate
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,8 @@ class Rrpj(Progressive):
     """RRPJ: what has had the fewest results per row leaves memory first.
 
     `sigma` below 1 is amortised RRPJ: that part of the results counted so far is left after each flush, so that what is
-    productive now stays though it was not before. `per`: results are divided by the rows that ``"arrived"``, those
+    productive now stays though it was not before; 1 is RRPJ as it was published. ``"auto"`` is 1 while streams are
+    steady and 0 while they drift, whichever predicts the results better. `per`: results are divided by the rows that ``"arrived"``, those
     ``"resident"``, or by ``"nothing"`` (JGradient). `by` ``"row"`` is RRPJ-F: results are counted row by row, which
     takes 8 bytes for each and chooses better where a partition's rows differ; the youngest `grace` of them leave last.
 
@@ -63,17 +64,20 @@ class Rrpj(Progressive):
     64
     >>> Rrpj(sigma=2)
     Traceback (most recent call last):
-    penstock.core.errors.ConfigError: sigma=2 is not a fraction. Write a number from 0 to 1.
+    penstock.core.errors.ConfigError: sigma=2 is neither a fraction nor "auto". Write a number from 0 to 1, or "auto".
     """
 
-    sigma: float = 1.0
+    sigma: float | Literal["auto"] = "auto"
     per: Per = "arrived"
     by: Literal["partition", "row"] = "partition"
     grace: float = 0.0
 
     def __post_init__(self) -> None:
         Progressive.__post_init__(self)
-        self._check_fraction("sigma")
+        if self.sigma != "auto" and (not is_number(self.sigma) or not 0 <= self.sigma <= 1):
+            raise ConfigError(
+                f'sigma={self.sigma!r} is neither a fraction nor "auto". Write a number from 0 to 1, or "auto".'
+            )
         self._check_fraction("grace")
         for name, known in (("per", get_args(Per)), ("by", ("partition", "row"))):
             if getattr(self, name) not in known:
@@ -83,4 +87,6 @@ class Rrpj(Progressive):
         """By partition, or row by row."""
         if self.by == "row":
             return RowRate(self.partitions, self.grace)
+        if self.sigma == "auto":
+            return DriftRate(self.partitions, self.per)
         return ResultRate(self.partitions, self.sigma, self.per)

@@ -23,6 +23,9 @@ Scores = npt.NDArray[np.float64]
 Per = Literal["arrived", "resident", "nothing"]
 """What results are divided by: all rows that have arrived in a partition, those still in memory, or nothing."""
 
+_REMEMBERED = 0.8
+"""How much predictions up to a flush weigh against the one after it."""
+
 
 class Victim(NamedTuple):
     """The oldest `rows` of a partition of a port leave memory."""
@@ -46,6 +49,11 @@ class Policy(abc.ABC):
     """Whether rows leave memory at all."""
     kept: ClassVar[tuple[str, ...]] = ("arrived", "results")
     """What is remembered from epoch to epoch."""
+
+    @property
+    def drifts(self) -> bool:
+        """Whether it has found that what is productive changes, and goes by what came last."""
+        return False
 
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
@@ -132,14 +140,86 @@ class ResultRate(Policy):
 
     def scores(self) -> Scores:
         """Results for each row."""
-        if self.per == "nothing":
-            return self.results
-        rows = self.arrived if self.per == "arrived" else self.resident
-        return self.results / np.maximum(rows, 1)
+        return self._rates(self.results)
 
     def flushed(self) -> None:
         """What was counted so far fades; 0 leaves nothing of it."""
         self.results *= self.sigma
+
+    def _rates(self, results: Scores) -> Scores:
+        if self.per == "nothing":
+            return results
+        rows = self.arrived if self.per == "arrived" else self.resident
+        return results / np.maximum(rows, 1)
+
+
+class DriftRate(ResultRate):
+    """RRPJ with a sigma that follows the streams: 1 while they are steady, 0 while they drift.
+
+    From one flush to the next each of the two predicts which part of the results every partition will have: by its
+    results so far for each row that was in memory, or by those since the last flush alone. The one that made the actual
+    results more likely, of late, ranks the partitions. Steady streams are predicted better by all that was counted,
+    drifting ones by what came last.
+
+    >>> policy = DriftRate(2)
+    >>> policy.arrive(0, np.repeat([0, 1], 10))
+    >>> for epoch in [[90, 10]] * 4 + [[10, 90]] * 3:
+    ...     policy.credit(0, np.array(epoch))
+    ...     first = policy.victims(1)[0].partition
+    >>> policy.drifts, first
+    (True, 0)
+    """
+
+    kept = ("arrived", "results", "fresh", "latest", "exposed", "loss")
+
+    def __init__(self, partitions: int, per: Per = "arrived") -> None:
+        super().__init__(partitions, 1.0, per)
+        self.fresh = np.zeros((2, partitions))
+        """Results since the last flush."""
+        self.latest = np.zeros((2, 2, partitions))
+        """Results between the last two flushes, and the rows that were in memory then."""
+        self.exposed = np.zeros((2, partitions))
+        """Rows in memory, added up over all flushes."""
+        self.loss = np.zeros(2)
+        """How unlikely the results were, with sigma 1 and with sigma 0."""
+
+    def credit(self, port: int, counts: Indices) -> None:
+        """So many results more since the last flush."""
+        super().credit(port, counts)
+        self.fresh[port] += counts
+
+    def scores(self) -> Scores:
+        """Results for each row, by the sigma that predicts better."""
+        return self._rates(self.latest[0] + self.fresh if self.drifts else self.results)
+
+    def victims(self, rows: int) -> list[Victim]:
+        """Compare the predictions with what came since the last flush, then choose."""
+        self._judge()
+        self.latest = np.stack([self.fresh, self.resident.astype(np.float64)])
+        self.exposed += self.resident
+        self.fresh = np.zeros_like(self.fresh)
+        return super().victims(rows)
+
+    def _judge(self) -> None:
+        count = float(self.fresh.sum())
+        if count and self.exposed.any():
+            known = ((self.results - self.fresh, self.exposed), (self.latest[0], self.latest[1]))
+            lost = [-float((self.fresh * np.log(self._predicted(*each))).sum()) / count for each in known]
+            self.loss = _REMEMBERED * self.loss + (1 - _REMEMBERED) * np.array(lost)
+
+    def _predicted(self, results: Scores, exposed: Scores) -> Scores:
+        """The part of the results that each partition should have, going by those it had for each row in memory.
+
+        Half a result more for each, of rows as productive as the others: none is ruled out by what came so far.
+        """
+        mean = max(float(results.sum()), 1.0) / max(float(exposed.sum()), 1.0)
+        expected = (results + 0.5) / (exposed + 0.5 / mean) * np.maximum(self.resident, 0.5)
+        return np.asarray(expected / expected.sum())
+
+    @property
+    def drifts(self) -> bool:
+        """Whether what came last predicts better than all that came, of late."""
+        return bool(self.loss[1] < self.loss[0])
 
 
 class RowRate(Policy):
