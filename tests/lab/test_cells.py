@@ -116,7 +116,10 @@ def test_s3_rrpj_equals_rpj_where_streams_meet_and_beats_it_where_they_do_not():
 
 @pytest.mark.parametrize("stretched", [0.5, 1.0])
 def test_s3_rrpj_f_beats_rrpj_on_boxes_over_two_cells(stretched):
-    """Where no border makes some cells fuller than others."""
+    """Where no border makes some cells fuller than others.
+
+    By the source's own border rule, and at a quarter of its size and above, RRPJ-F gains nothing.
+    """
     rrpj, rrpj_f = (
         measured(OfBoxes(policy, stretched=stretched, border="inside"), 1 / 20) for policy in ("RRPJ", "RRPJ-F")
     )
@@ -132,7 +135,8 @@ def test_h2_all_are_alike_on_uniform_points():
     ("kind", "order", "least"),
     [("harmony", "draws", 0.98), ("reverse", "cells", 1.2), ("reverse", "draws", 0.98), ("checkered", "draws", 1.1)],
 )
-def test_h2_rrpj_is_no_worse_than_nerpj_on_skewed_and_checkered_points(kind, order, least):
+def test_h2_in_three_dimensions_rrpj_is_no_worse_than_nerpj_on_skewed_and_checkered_points(kind, order, least):
+    """In seven dimensions it is, on reversed points in the order of draws: 0.41 of neRPJ's results at full size."""
     rrpj, nerpj = (measured(OfPoints(policy, kind, order=order), 1 / 25) for policy in ("RRPJ", "neRPJ"))
     assert rrpj > least * nerpj
 
