@@ -14,7 +14,7 @@ from penstock.core.errors import FlowError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 """Told apart by people who see no difference between red and green."""
 _MARKERS = "osD^vP"
 _LINES = ("-", "--", ":")
@@ -89,15 +89,15 @@ def _ticks(axes: Axes, values: tuple[float, ...]) -> None:
 
 def _sweep(axes: Axes, curve: Curve, label: str, number: int) -> None:
     margin = None if np.isnan(curve.margin).all() else curve.margin
-    colour, marker = _COLOURS[number % len(_COLOURS)], _MARKERS[number % len(_MARKERS)]
-    line = _LINES[number // len(_COLOURS) % len(_LINES)]
+    colour, marker = COLOURS[number % len(COLOURS)], _MARKERS[number % len(_MARKERS)]
+    line = _LINES[number // len(COLOURS) % len(_LINES)]
     axes.errorbar(
         curve.x, curve.mean, margin, label=label, color=colour, marker=marker, markersize=5, capsize=3, linestyle=line
     )
 
 
 def _path(axes: Axes, curve: Curve, label: str, number: int) -> None:
-    colour, line = _COLOURS[number % len(_COLOURS)], _LINES[number // len(_COLOURS) % len(_LINES)]
+    colour, line = COLOURS[number % len(COLOURS)], _LINES[number // len(COLOURS) % len(_LINES)]
     axes.plot(curve.x, curve.mean, linewidth=1.5, label=label, color=colour, linestyle=line)
     if not np.isnan(curve.margin).all():
         low, high = np.maximum(curve.mean - curve.margin, 0), curve.mean + curve.margin
@@ -105,7 +105,7 @@ def _path(axes: Axes, curve: Curve, label: str, number: int) -> None:
 
 
 def _dots(axes: Axes, curve: Curve, label: str, number: int) -> None:
-    colour = _COLOURS[number % len(_COLOURS)]
+    colour = COLOURS[number % len(COLOURS)]
     axes.plot(curve.x, curve.mean, linestyle="", marker=".", markersize=2, label=label, color=colour)
 
 
