@@ -110,7 +110,7 @@ def test_an_epoch_that_failed_is_run_again_and_no_pair_comes_twice(spark, tmp_pa
 
 
 def test_what_was_put_off_comes_out_in_silent_epochs_between_triggers(spark, tmp_path, feeds):
-    """Nothing more arrives and the streams have not ended: a running query still gives every pair, and says how many."""
+    """Nothing more arrives and the streams have not ended: a running query gives every pair, and says so."""
     flow = pk.Flow(spark, str(tmp_path / "checkpoint"), memory="32 MB", shards=2)
     left, right = (flow.source(feed.stream(spark), time="t", name=feed.folder.name) for feed in feeds)
     left.join(right, on="k", method=pk.Rrpj(memory=100, row=1, partitions=4), name="ever").to_format("noop")

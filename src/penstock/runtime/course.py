@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from penstock.core.budget import show_bytes
 from penstock.core.master import TableSource
 from penstock.core.operator import Operator, State
-from penstock.core.rows import PLACE
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
-from penstock.flow.graph import Node, OperatorNode, SourceNode, ahead_of, sources_of, walk
-from penstock.flow.joined import Joined, joins_of
+from penstock.flow.graph import Node, OperatorNode, SourceNode, sources_of, walk
 from penstock.flow.report import OperatorReport
 from penstock.flow.sinks import Sink, operators_needed
 from penstock.planner.families import Asked, Steering, pilot_for
 from penstock.planner.flown import Flown
-from penstock.planner.multi_way import JoinOutlook, Statistics, explain_chain, explain_join
-from penstock.planner.payload import HomePilot
+from penstock.runtime.homes import Homes
 from penstock.runtime.pace import AT_WORK, Paces
 from penstock.runtime.records import ShardRecord, report_of, rows_by_input
+from penstock.runtime.several import SeveralStreams
 from penstock.runtime.tracks import Tracks
-from penstock.storage.versioned import Kept, Ledger, Plan, next_ledger
-
-_RANGES = 256
-"""Ranges of units of a source that a ledger tells apart, at most."""
+from penstock.storage.versioned import Ledger, Plan, next_ledger
 
 
 class Course:
@@ -49,14 +43,9 @@ class Course:
         pilots = {node.name: pilot_for(self._asked(node)) for node in self.operators}
         self.pilots: dict[str, Steering] = {name: pilot for name, pilot in pilots.items() if pilot is not None}
         """Who chooses for the operators whose method was left open."""
-        self.homes = {
-            source.name: HomePilot(source.payload, source.width, len(self._partials(source)))
-            for source in self.sources
-            if source.row is not None
-        }
-        """Who chooses whether rows of a source leave payload behind."""
-        self.joins = joins_of(self.operators, [sink.node for sink in sinks])
-        """Joins of several streams."""
+        self.homes = Homes(self.sources, self.operators)
+        """Where payload of sources is."""
+        self._joins = SeveralStreams(self.operators, [sink.node for sink in sinks], self.homes)
         self._reports: dict[str, OperatorReport] = {}
         """What operators did in the running epoch."""
         self._paces = Paces()
@@ -174,32 +163,10 @@ class Course:
         self._reports[node.name] = report
         return report
 
-    def learn_homes(self, rows: Mapping[str, int], operators: Mapping[str, OperatorReport]) -> None:
-        """What an epoch showed of the rows of each source: how many there were, and what became of them."""
-        for source in self.sources:
-            if source.name in self.homes:
-                out = {node: operators[node.name].rows_out for node in self._met(source)}
-                partials = sum(out[node] for node in self._partials(source))
-                self.homes[source.name].learn(rows[source.name], partials, sum(out.values()) - partials)
-
-    def _met(self, source: SourceNode) -> list[OperatorNode]:
-        """The operators that rows of a source come to."""
-        return [node for node in self.operators if source in sources_of(node)]
-
-    def _partials(self, source: SourceNode) -> list[OperatorNode]:
-        """Those of them whose results go on to another one."""
-        fed = {part for node in self._met(source) for part in walk(*node.inputs)}
-        return [node for node in self._met(source) if node in fed]
-
     @property
     def homes_told(self) -> list[str]:
         """Where payload of sources is that may stay in them, in words."""
-        return [
-            f"payload of {source.name} ({', '.join(sorted('.'.join(path) for path in source.lets_go))}; about "
-            f"{source.width:.0f} B a row) {self.homes[source.name].says()}{self._in_segments(source)}"
-            for source in self.sources
-            if source.name in self.homes
-        ]
+        return self.homes.told(self.payload_bytes)
 
     @property
     def payload_bytes(self) -> dict[str, int]:
@@ -207,9 +174,10 @@ class Course:
         sizes = {name: sum(each.nbytes for each in some) for name, some in self.ledger.kept.items()}
         return {name: size for name, size in sizes.items() if size}
 
-    def _in_segments(self, source: SourceNode) -> str:
-        size = self.payload_bytes.get(source.name, 0)
-        return f"; {show_bytes(size)} are in segments" if size else ""
+    @property
+    def joins_told(self) -> dict[str, list[str]]:
+        """What there is to say of joins of several streams, by the operators that their results leave."""
+        return self._joins.told(self.ledger.joins)
 
     def left(
         self,
@@ -223,7 +191,7 @@ class Course:
 
         `behind` tells, of sources whose rows left payload behind, their latest time, and how many bytes were written.
         """
-        joins = {each.join.name: self._counted(each, plan).as_dict() for each in self.joins}
+        joins = self._joins.counted(self.ledger.joins, self._reports, plan)
         self._reports = {}
         ports = {node.name: self.after(node, plan, ran) for node in self.operators}
         return next_ledger(
@@ -237,7 +205,7 @@ class Course:
             versions=plan.versions,
             batch=plan.batch,
             units={**self.ledger.units, **{name: first + count for name, (first, count) in plan.late.items()}},
-            kept={source.name: self._kept(source, plan, states, behind or {}) for source in self.sources if source.row},
+            kept=self.homes.kept(self.ledger.kept, plan, states, behind or {}),
             joins=joins,
         )
 
@@ -255,100 +223,6 @@ class Course:
             return drained and bool(node.inputs) and all(map(is_over, node.inputs))
 
         return bool(self._ends) and all(map(is_over, self._ends))
-
-    def _kept(
-        self,
-        source: SourceNode,
-        plan: Plan,
-        states: Mapping[str, tuple[State, ...]],
-        behind: Mapping[str, tuple[Time, int]],
-    ) -> tuple[Kept, ...]:
-        """The units of a source that rows may be in which an epoch leaves in state.
-
-        A row in state has the time of its row of the source, or one that is not later by more than operators add. So
-        units go whose rows are all earlier than that of any row in state. Without a window nothing limits it.
-        """
-        kept = list(self.ledger.kept.get(source.name, ()))
-        if source.name in behind:
-            first, count = plan.late[source.name]
-            kept.append(Kept(first, first + count, *behind[source.name]))
-        since = min((self._since(node, states[node.name]) for node in self._holds(source)), default=TIME_MAX)
-        needed = [each for each in kept if each.latest >= since and since < TIME_MAX]
-        return tuple(needed if len(needed) <= _RANGES else _paired(needed))
-
-    def _holds(self, source: SourceNode) -> list[OperatorNode]:
-        """The operators whose state may have places of rows of a source."""
-        return [
-            node
-            for node in self.operators
-            if source in sources_of(node)
-            and any(n.startswith(PLACE) for rows in node.types for n in rows.columns.names)
-        ]
-
-    def _since(self, node: OperatorNode, states: Sequence[State]) -> Time:
-        """The earliest time that a row of a source may have which is in the state of an operator, or in rows there."""
-        times = [max(page.min_time, page.floor) for state in states for page in state.pages]
-        if not times:
-            return TIME_MAX
-        ahead = ahead_of(node)
-        return TIME_MIN if ahead is None else max(TIME_MIN, min(times) - ahead)
-
-    def _seen(self, joined: Joined) -> Statistics:
-        """What was counted of a join up to the last epoch."""
-        saved = self.ledger.joins.get(joined.join.name)
-        return Statistics() if saved is None else Statistics.from_dict(saved)
-
-    def _counted(self, joined: Joined, plan: Plan) -> Statistics:
-        """The same with the epoch of a plan, which has run."""
-        seen = [self._seen(joined)]
-        for name, part in joined.parts.items():
-            report = self._reports.get(name, OperatorReport())
-            seen.append(Statistics().joined(part.node.rels, report.rows_out))
-            for tree, port in zip(part.ports, report.ports, strict=False):
-                seen.append(Statistics().probed(tree.rels, port.rows, port.bytes))
-                if not tree.children:
-                    (rel,) = tree.rels
-                    stayed = sum(source.width for source in joined.sources[rel] if source.name in plan.late)
-                    # Columns that only later joins look at are keys all the same.
-                    payload = max(0, port.payload - round(joined.later(rel) * port.rows))
-                    keys = port.bytes - payload
-                    seen.append(Statistics().arrived(rel, port.rows, keys, payload + round(stayed * port.rows)))
-        return Statistics().merged(seen)
-
-    @property
-    def joins_told(self) -> dict[str, list[str]]:
-        """What there is to say of joins of several streams, by the operators that their results leave."""
-        return {each.root: self._told(each) for each in self.joins}
-
-    def _told(self, joined: Joined) -> list[str]:
-        join = joined.join
-        travels = [rel for rel in join.plan.rels if not any(home.late for home in self._homes_of(joined, rel).values())]
-        outlook = JoinOutlook(join.plan, join.why, join.keys, join.sizes, self._seen(joined), travels)
-        if join.instead:
-            return explain_chain(outlook, join.instead)
-        told = explain_join(outlook)
-        return [*told, *(line for rel in join.plan.rels for line in self._payload(joined, rel))]
-
-    def _homes_of(self, joined: Joined, rel: str) -> dict[str, HomePilot]:
-        return {source.name: self.homes[source.name] for source in joined.sources[rel] if source.name in self.homes}
-
-    def _payload(self, joined: Joined, rel: str) -> list[str]:
-        """When rows of a stream of a join get their payload, and why."""
-        homes = self._homes_of(joined, rel)
-        if homes:
-            return [
-                f"{rel} is {'late' if home.late else 'early'}: payload of {name} {home.says()}"
-                for name, home in homes.items()
-            ]
-        if joined.join.asked.get(rel) == "early":
-            return [f"{rel} is early, as materialize= says"]
-        if not all(source.files for source in joined.sources[rel]):
-            return [f"{rel} is early: its rows are not read from files, so their payload could not be fetched"]
-        if not joined.join.leaves_payload:
-            return [
-                f"{rel} is early: in process rows are sent nowhere, so they bring their payload unless asked not to"
-            ]
-        return [f"{rel} is early: it has too little that only results need to be worth leaving in the files"]
 
     def _asked(self, node: OperatorNode) -> Asked:
         return Asked(
@@ -376,16 +250,3 @@ class Course:
         """The earliest event time of the rows that wait in an operator since earlier epochs."""
         pages = (page for state in self.held(node) for page in state.pages)
         return min((page.min_time for page in pages if page.kind in config.held_kinds), default=TIME_MAX)
-
-
-def _paired(kept: Sequence[Kept]) -> list[Kept]:
-    """Ranges of units, every two of which were one if both are of segments, or of files."""
-    fewer: list[Kept] = []
-    for each in kept:
-        last = fewer[-1] if fewer else None
-        if last is not None and last in kept and bool(last.nbytes) == bool(each.nbytes):
-            latest, nbytes = max(last.latest, each.latest), last.nbytes + each.nbytes
-            fewer[-1] = Kept(last.first, each.end, latest, nbytes)
-        else:
-            fewer.append(each)
-    return fewer

@@ -132,7 +132,7 @@ class Engine:
         late = {}
         for source, some in files.items():
             stays = source.row is not None and source not in self.assembly.segmented
-            if stays and some and self.course.homes[source.name].late:
+            if stays and some and self.course.homes.pilots[source.name].late:
                 first = self.ledger.units.get(source.name, 0)
                 late[source.name] = (first, source.home.note(first, [(file.path, file.values) for file in some]))
         return late
@@ -176,7 +176,7 @@ class Engine:
         ledger, operators = self._settle(plan, frames, seen)
         self.checkpoint.commit(ledger)
         self._clean(ledger, frames.attempt)
-        self.course.learn_homes({name: counted.seen.rows for name, counted in seen.items()}, operators)
+        self.course.homes.learn({name: counted.seen.rows for name, counted in seen.items()}, operators)
         self._rows = sum(counted.seen.rows + counted.late + counted.no_time for counted in seen.values())
         size = self._rows if self.assembly.frames else plan.size
         self.placement.learn(ran, size, clock.perf_counter() - begun, self._alone(operators))

@@ -56,9 +56,10 @@ class Rrpj(Progressive):
 
     `sigma` below 1 is amortised RRPJ: that part of the results counted so far is left after each flush, so that what is
     productive now stays though it was not before; 1 is RRPJ as it was published. ``"auto"`` is 1 while streams are
-    steady and 0 while they drift, whichever predicts the results better. `per`: results are divided by the rows that ``"arrived"``, those
-    ``"resident"``, or by ``"nothing"`` (JGradient). `by` ``"row"`` is RRPJ-F: results are counted row by row, which
-    takes 8 bytes for each and chooses better where a partition's rows differ; the youngest `grace` of them leave last.
+    steady and 0 while they drift, whichever predicts the results better. `per`: results are divided by the rows that
+    ``"arrived"``, those ``"resident"``, or by ``"nothing"`` (JGradient). `by` ``"row"`` is RRPJ-F: results are counted
+    row by row, which takes 8 bytes for each and chooses better where a partition's rows differ; the youngest `grace` of
+    them leave last.
 
     >>> Rrpj(sigma=0.5).partitions
     64

@@ -1,0 +1,119 @@
+"""Where payload of sources is: who chooses it, and which units of theirs rows in state may be in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from penstock.core.budget import show_bytes
+from penstock.core.operator import State
+from penstock.core.rows import PLACE
+from penstock.core.time import TIME_MAX, TIME_MIN, Time
+from penstock.flow.graph import OperatorNode, SourceNode, ahead_of, sources_of, walk
+from penstock.flow.report import OperatorReport
+from penstock.planner.payload import HomePilot
+from penstock.storage.versioned import Kept, Plan
+
+_RANGES = 256
+"""Ranges of units of a source that a ledger tells apart, at most."""
+
+
+class Homes:
+    """The sources of a flow whose rows may leave payload behind. `pilots` choose whether they do."""
+
+    def __init__(self, sources: Sequence[SourceNode], operators: Sequence[OperatorNode]) -> None:
+        self._sources = [source for source in sources if source.row is not None]
+        self._operators = operators
+        self.pilots = {
+            source.name: HomePilot(source.payload, source.width, len(self._partials(source)))
+            for source in self._sources
+        }
+
+    def learn(self, rows: Mapping[str, int], operators: Mapping[str, OperatorReport]) -> None:
+        """What an epoch showed of the rows of each source: how many there were, and what became of them."""
+        for source in self._sources:
+            out = {node: operators[node.name].rows_out for node in self._met(source)}
+            partials = sum(out[node] for node in self._partials(source))
+            self.pilots[source.name].learn(rows[source.name], partials, sum(out.values()) - partials)
+
+    def _met(self, source: SourceNode) -> list[OperatorNode]:
+        """The operators that rows of a source come to."""
+        return [node for node in self._operators if source in sources_of(node)]
+
+    def _partials(self, source: SourceNode) -> list[OperatorNode]:
+        """Those of them whose results go on to another one."""
+        fed = {part for node in self._met(source) for part in walk(*node.inputs)}
+        return [node for node in self._met(source) if node in fed]
+
+    def told(self, in_segments: Mapping[str, int]) -> list[str]:
+        """Where payload is, in words; `in_segments`, how many bytes are there of each source."""
+        return [
+            f"payload of {source.name} ({', '.join(sorted('.'.join(path) for path in source.lets_go))}; about "
+            f"{source.width:.0f} B a row) {self.pilots[source.name].says()}"
+            + (f"; {show_bytes(in_segments[source.name])} are in segments" if source.name in in_segments else "")
+            for source in self._sources
+        ]
+
+    def kept(
+        self,
+        before: Mapping[str, Sequence[Kept]],
+        plan: Plan,
+        states: Mapping[str, tuple[State, ...]],
+        behind: Mapping[str, tuple[Time, int]],
+    ) -> dict[str, tuple[Kept, ...]]:
+        """By source, the units that rows may be in which an epoch leaves in state; `before` were those it found."""
+        return {
+            source.name: self._kept(source, before.get(source.name, ()), plan, states, behind)
+            for source in self._sources
+        }
+
+    def _kept(
+        self,
+        source: SourceNode,
+        before: Sequence[Kept],
+        plan: Plan,
+        states: Mapping[str, tuple[State, ...]],
+        behind: Mapping[str, tuple[Time, int]],
+    ) -> tuple[Kept, ...]:
+        """The units of a source that rows may be in which an epoch leaves in state.
+
+        A row in state has the time of its row of the source, or one that is not later by more than operators add. So
+        units go whose rows are all earlier than that of any row in state. Without a window nothing limits it.
+        """
+        kept = list(before)
+        if source.name in behind:
+            first, count = plan.late[source.name]
+            kept.append(Kept(first, first + count, *behind[source.name]))
+        since = min((_since(node, states[node.name]) for node in self._holds(source)), default=TIME_MAX)
+        needed = [each for each in kept if each.latest >= since and since < TIME_MAX]
+        return tuple(needed if len(needed) <= _RANGES else _paired(needed))
+
+    def _holds(self, source: SourceNode) -> list[OperatorNode]:
+        """The operators whose state may have places of rows of a source."""
+        return [
+            node
+            for node in self._operators
+            if source in sources_of(node)
+            and any(n.startswith(PLACE) for rows in node.types for n in rows.columns.names)
+        ]
+
+
+def _since(node: OperatorNode, states: Sequence[State]) -> Time:
+    """The earliest time that a row of a source may have which is in the state of an operator, or in rows there."""
+    times = [max(page.min_time, page.floor) for state in states for page in state.pages]
+    if not times:
+        return TIME_MAX
+    ahead = ahead_of(node)
+    return TIME_MIN if ahead is None else max(TIME_MIN, min(times) - ahead)
+
+
+def _paired(kept: Sequence[Kept]) -> list[Kept]:
+    """Ranges of units, every two of which were one if both are of segments, or of files."""
+    fewer: list[Kept] = []
+    for each in kept:
+        last = fewer[-1] if fewer else None
+        if last is not None and last in kept and bool(last.nbytes) == bool(each.nbytes):
+            latest, nbytes = max(last.latest, each.latest), last.nbytes + each.nbytes
+            fewer[-1] = Kept(last.first, each.end, latest, nbytes)
+        else:
+            fewer.append(each)
+    return fewer
