@@ -21,6 +21,7 @@ from penstock.core.meter import Meter
 from penstock.core.pages import Page, PageStore
 from penstock.core.prelude import Prelude
 from penstock.core.progress import Bounds
+from penstock.core.routes import KEYED, Route
 from penstock.core.rows import RowType
 from penstock.core.time import Time
 from penstock.core.windows import Sessions, Slides
@@ -236,8 +237,12 @@ class Operator(abc.ABC):
 
     # Rows on their way in.
 
+    def route(self, port: int) -> Route:
+        """How rows of `port` find shards. It may not depend on what may change from one start to the next."""
+        return KEYED
+
     def null_keys(self, port: int) -> NullKeys:
-        """What becomes of rows of `port` that have null in a key."""
+        """What becomes of rows of `port` that have null in a key, if they are placed by key."""
         return "group"
 
     def origins(self, inputs: tuple[RowType, ...]) -> dict[str, Origin]:

@@ -50,8 +50,8 @@ from penstock.operators.lookup.shedding import Shed, Shedding
 from penstock.operators.progress import Distinct, DupElim, Head, Later, Sort
 from penstock.operators.window_join import JoinKeys, JoinTime, Near, WindowJoin
 from penstock.operators.window_join.config import default_time, read_how, read_on
+from penstock.operators.window_join.matching import Matching
 from penstock.operators.window_join.methods import JoinMethodLike, read_method
-from penstock.operators.window_join.near import NearVectors
 
 if TYPE_CHECKING:
     from penstock.flow.flow import Flow, Query
@@ -388,7 +388,7 @@ class Stream(Outlets):
     def join(
         self,
         other: Stream,
-        on: str | Sequence[str] | Mapping[str, str] | NearVectors,
+        on: str | Sequence[str] | Mapping[str, str] | Matching,
         within: Within | None = None,
         how: str = "inner",
         where: str | None = None,
@@ -417,7 +417,7 @@ class Stream(Outlets):
         [{'id': 1, 't': 0, 't_right': 3}, {'id': 2, 't': 5, 't_right': None}]
         """
         within = Always() if within is None else within
-        if isinstance(on, NearVectors):
+        if isinstance(on, Matching):
             return self._joined(other, (), within, how, where, time, method, suffix, name, "apart", matching=on)
         return self._joined(other, read_on(on), within, how, where, time, method, suffix, name)
 
@@ -436,7 +436,7 @@ class Stream(Outlets):
         near: tuple[Near, ...] = (),
         clock: tuple[str, ...] = (),
         part: Part | None = None,
-        matching: NearVectors | None = None,
+        matching: Matching | None = None,
     ) -> Stream:
         """`join`, with keys of the same name in one column or in two, and more times that must be near each other.
 

@@ -6,6 +6,7 @@ Shard s of n holds the hashes whose upper half h satisfies ``h * n >> 32 == s``:
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.core.rows import Hashes, Indices, hashes_of
@@ -31,7 +32,16 @@ def by_shard(rows: pa.RecordBatch, shards: int) -> list[pa.RecordBatch]:
     if shards == 1:
         return [rows]
     place = shard_of(hashes_of(rows), shards)
-    return [rows.take(pa.array(np.flatnonzero(place == shard))) for shard in range(shards)]
+    return [part_of(rows, place == shard) for shard in range(shards)]
+
+
+def part_of(rows: pa.RecordBatch, ours: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+    """Some rows of a batch; all of them without a copy, as where it is a copy that went to one place.
+
+    >>> part_of(pa.record_batch({"v": [1, 2]}), np.array([False, True])).column("v").to_pylist()
+    [2]
+    """
+    return rows if ours.all() else rows.take(pa.array(np.flatnonzero(ours)))
 
 
 def hash_range(shard: int, shards: int) -> tuple[int, int]:

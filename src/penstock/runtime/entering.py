@@ -1,7 +1,11 @@
-"""Rows on their way into an operator: in the columns and types of its port, with the hash that places them."""
+"""Rows on their way into an operator: in the columns and types of its port, with the hash that places them.
+
+Those that are not placed by key may go to several places, as copies.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +14,18 @@ import pyarrow.compute as pc
 
 from penstock.core.errors import FlowError
 from penstock.core.operator import NullKeys
+from penstock.core.routes import Anywhere, Cells, Everywhere, Keyed, Route, as_hashes, numbered_place
 from penstock.core.rows import TIME, HashedBy, Hashes, RowType
 from penstock.flow.graph import OperatorNode
 from penstock.kernels.hashing import hash_keys
+from penstock.kernels.route import shard_of
 from penstock.kernels.xxhash import xxhash64
+
+_AT_ONCE = 1 << 13
+"""Rows whose cells are found at a time, and"""
+
+_COPIES = 1 << 14
+"""copies of them that are made at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +35,50 @@ class Entry:
     operator: str
     types: RowType
     nulls: NullKeys
+    route: Route
+    places: int
+    """How many places there are for rows that may be anywhere."""
 
     @classmethod
-    def of(cls, node: OperatorNode, port: int) -> Entry:
+    def of(cls, node: OperatorNode, port: int, places: int) -> Entry:
         """A port of `node`."""
-        return cls(node.name, node.types[port], node.config.null_keys(port))
+        return cls(node.name, node.types[port], node.config.null_keys(port), node.config.route(port), max(1, places))
 
-    def enter(self, rows: pa.Table, hashed_by: HashedBy) -> pa.RecordBatch:
-        """Rows as the operator takes them; on Spark's hashes, those whose null key makes them useless stay out."""
+    def enter(self, rows: pa.Table, hashed_by: HashedBy) -> Iterator[pa.RecordBatch]:
+        """Rows as the operator takes them, one batch of them or, where they are copied, several."""
+        return self.placed(self._keyed(rows, hashed_by))
+
+    def placed(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Rows in the columns of the port, where they are to go.
+
+        It depends on what is in the rows alone, so that a rerun sends them to the same places.
+        """
+        if isinstance(self.route, Keyed):
+            yield rows
+        elif isinstance(self.route, Anywhere):
+            yield _at(rows, self._anywhere(rows, self.route))
+        elif isinstance(self.route, Everywhere):
+            for place in range(self.places):
+                yield _at(rows, np.full(rows.num_rows, numbered_place(place, self.places), np.uint64))
+        else:
+            yield from self._in_cells(rows, self.route)
+
+    def _anywhere(self, rows: pa.RecordBatch, route: Anywhere) -> Hashes:
+        """One of the places for each row."""
+        said = [self.types.column(rows, name) for name in route.columns]
+        numbers = shard_of(hash_keys([rows.column(1), *said]), self.places)
+        return np.array([numbered_place(place, self.places) for place in range(self.places)], np.uint64)[numbers]
+
+    def _in_cells(self, rows: pa.RecordBatch, cells: Cells) -> Iterator[pa.RecordBatch]:
+        for start in range(0, rows.num_rows, _AT_ONCE):
+            part = rows.slice(start, _AT_ONCE)
+            which, places = cells.touched(self.types, part)
+            for first in range(0, which.size, _COPIES):
+                some = slice(first, first + _COPIES)
+                yield _at(part.take(pa.array(which[some])), as_hashes(places[some]))
+
+    def _keyed(self, rows: pa.Table, hashed_by: HashedBy) -> pa.RecordBatch:
+        """With the hash of their key; on Spark's hashes, those whose null key makes them useless stay out."""
         types = self.types
         for key in types.keys:
             kind, held = types.columns.field(key).type, rows.schema.field(key).type
@@ -64,3 +112,7 @@ class Entry:
 
     def _keys(self, rows: pa.Table) -> list[pa.Array]:
         return [rows.column(key).combine_chunks() for key in self.types.keys]
+
+
+def _at(rows: pa.RecordBatch, hashes: Hashes) -> pa.RecordBatch:
+    return rows.set_column(0, rows.schema.field(0), pa.array(hashes, pa.uint64()))

@@ -223,7 +223,7 @@ class Epoch:
         self, node: OperatorNode, port: int, before: Time, charge: Callable[[int], None]
     ) -> list[pa.RecordBatch]:
         """What enters a port, batch by batch, so that columns need not be copied; rows that nobody else takes go."""
-        part, entry = node.inputs[port], Entry.of(node, port)
+        part, entry = node.inputs[port], Entry.of(node, port, self.plan.places)
         rows = self.rows(part)
         self._uses[part] -= 1
         if not self._uses[part] and part in self._charged:
@@ -233,9 +233,13 @@ class Epoch:
         few = rows.num_rows < _BATCH * rows.column(0).num_chunks
         batches = (rows.combine_chunks() if few else rows).to_batches()
         del rows
-        charge(8 * sum(batch.num_rows for batch in batches))
         hashed_by = self._workers.hashed_by
-        return [with_times(entry.enter(pa.Table.from_batches([batch]), hashed_by), before) for batch in batches]
+        entered: list[pa.RecordBatch] = []
+        for batch in batches:
+            for copy, placed in enumerate(entry.enter(pa.Table.from_batches([batch]), hashed_by)):
+                charge(8 * placed.num_rows if not copy else placed.nbytes)
+                entered.append(with_times(placed, before))
+        return entered
 
     def _turn_away(self, source: SourceNode, late: list[pa.RecordBatch]) -> None:
         """Rows of a source that are late by what was said of their group."""

@@ -88,7 +88,7 @@ class Arrivals:
             memory = budget.limit // _QUEUE
             queues = [SpillingQueue(inside, spool, budget, memory, port) for port, inside in enumerate(self.inside)]
             for batch in work.waited(batches):
-                for port, rows in self._entering(batch):
+                for port, rows in self.entering(batch):
                     queues[port].put(rows)
                 del batch
             while any(queue.rows for queue in queues):
@@ -105,7 +105,7 @@ class Arrivals:
         held: list[list[pa.RecordBatch]] = [[] for _ in self.inside]
         size = 0
         for batch in work.waited(batches):
-            for port, rows in self._entering(batch):
+            for port, rows in self.entering(batch):
                 if rows.num_rows:
                     held[port].append(rows)
                     size += rows.nbytes
@@ -117,7 +117,7 @@ class Arrivals:
         if size:
             yield held
 
-    def _entering(self, batch: pa.RecordBatch) -> Pieces:
+    def entering(self, batch: pa.RecordBatch) -> Pieces:
         """The rows of a batch, by port; those that have lost their event time enter at the bound of their port."""
         parts = opened(batch) if self.blobs else ((i.port, self._of_inlet(i, batch)) for i in self.inlets)
         for port, rows in parts:

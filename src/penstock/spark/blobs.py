@@ -54,11 +54,8 @@ class Way:
     ) -> Iterator[pa.RecordBatch]:
         """Rows on this way, cut by shard; those of files have the columns that are `declared`."""
         for piece in in_pieces(self.steps, rows, share // _READ, declared):
-            entered = self.entry.enter(piece, "xxhash64")
-            for shard, part in enumerate(by_shard(entered, shards)):
-                most = max(1, part.num_rows * (share // _BLOB) // max(1, part.nbytes))
-                for start in range(0, part.num_rows, most):
-                    yield _blob(shard, self.port, part.slice(start, most))
+            for entered in self.entry.enter(piece, "xxhash64"):
+                yield from cut_by_shard(entered, self.port, shards, share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +169,14 @@ class RouteTask:
         """Route."""
         for batch in batches:
             yield from self.way.blobs(pa.Table.from_arrays(batch.columns, self.names), self.shards, self.share)
+
+
+def cut_by_shard(rows: pa.RecordBatch, port: int, shards: int, share: int) -> Iterator[pa.RecordBatch]:
+    """Rows in the columns of a port as blobs, cut by shard."""
+    for shard, part in enumerate(by_shard(rows, shards)):
+        most = max(1, part.num_rows * (share // _BLOB) // max(1, part.nbytes))
+        for start in range(0, part.num_rows, most):
+            yield _blob(shard, port, part.slice(start, most))
 
 
 def opened(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

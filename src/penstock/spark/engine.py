@@ -123,6 +123,7 @@ class Engine:
             why=why,
             size=size,
             late=late,
+            places=course.places(shards),
         )
         self.checkpoint.plan(plan)
         return plan

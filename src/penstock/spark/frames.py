@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
 from penstock.core.files import InputFile
+from penstock.core.routes import Keyed
 from penstock.core.rows import HASH, TIME
 from penstock.core.time import Time
 from penstock.flow.graph import (
@@ -32,12 +33,14 @@ from penstock.flow.graph import (
 from penstock.flow.report import OperatorReport
 from penstock.flow.sinks import Sink
 from penstock.kernels.route import hash_range
+from penstock.runtime.entering import Entry
 from penstock.runtime.records import added_up
 from penstock.runtime.shard import PortBounds
 from penstock.runtime.steps import ways_to
 from penstock.runtime.tracks import Tracks, followed
-from penstock.spark.arrivals import Inlet
+from penstock.spark.arrivals import Arrivals, Inlet
 from penstock.spark.assembly import Assembly
+from penstock.spark.blobs import BLOBS, ROLL_CALL
 from penstock.spark.first_half import FirstHalf
 from penstock.spark.lateness import REASON, Counted, counted, counters, in_time, judged, missed
 from penstock.spark.layout import (
@@ -57,6 +60,7 @@ from penstock.spark.layout import (
     with_payload,
 )
 from penstock.spark.onward import Give, Onward, Then, Write
+from penstock.spark.placing import PlaceTask
 from penstock.spark.sinks import deliver, deliver_counted, deliver_written, writes_here
 from penstock.spark.task import ShardTask
 from penstock.spark.types import (
@@ -370,12 +374,28 @@ class EpochFrames:
         self, node: OperatorNode, arriving: DataFrame, inlets: Sequence[Inlet], then: Then | None = None
     ) -> DataFrame:
         """The operator at work: rows to their shards, Python in each."""
+        if not all(isinstance(node.config.route(port), Keyed) for port in range(len(node.inputs))):
+            return self._placed(node, arriving, inlets, then)
         shards = self._plan.shards
         roll_call = self._shares_a_stage(node) or self._may_get_nothing(node)
         if roll_call:
             arriving = arriving.union(self._roll_call(arriving))
         task = self._task(node, inlets, roll_call)
         return self._run(node, task, arriving.repartitionById(shards, sf.expr(shard_of(HASH, shards))), then)
+
+    def _placed(
+        self, node: OperatorNode, arriving: DataFrame, inlets: Sequence[Inlet], then: Then | None = None
+    ) -> DataFrame:
+        """The same where rows are not placed by key: Python sends them, or copies of them, to their shards."""
+        shards, inside = self._plan.shards, tuple(types.inside for types in node.types)
+        arrivals = Arrivals(inside, tuple(inlets), self._course.before(node), called=False)
+        entries = tuple(Entry.of(node, port, self._plan.places) for port in range(len(node.inputs)))
+        blobs = arriving.mapInArrow(PlaceTask(arrivals, entries, shards, self._course.share_of(node)), BLOBS)
+        roll_call = self._shares_a_stage(node)
+        if roll_call:
+            blobs = blobs.union(self._blob_call())
+        task = replace(self._task(node, [], roll_call), blobs=True)
+        return self._run(node, task, blobs.repartitionById(shards, sf.col("shard")), then)
 
     def _run(self, node: OperatorNode, task: ShardTask, routed: DataFrame, then: Then | None) -> DataFrame:
         """Run the shards of an operator over what has come to each."""
@@ -414,6 +434,11 @@ class EpochFrames:
             for field in arriving.schema
         ]
         return self._flow.spark.range(0, shards, 1, 1).select(*columns)
+
+    def _blob_call(self) -> DataFrame:
+        """The same where rows come in blobs."""
+        called = f"CAST(id AS INT) AS shard, CAST({ROLL_CALL} AS SHORT) AS port, CAST(NULL AS BINARY) AS batch"
+        return self._flow.spark.range(0, self._plan.shards, 1, 1).selectExpr(*called.split(", "))
 
     def _port(self, node: OperatorNode, port: int) -> PortBounds:
         """A port's bounds; where one source alone feeds it, a shard may go further by the rows it sees."""

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -26,7 +25,7 @@ from penstock.core.operator import Operator, State
 from penstock.core.page_list import PageList
 from penstock.core.pages import clip_page
 from penstock.core.rows import RowType, hashes_of
-from penstock.kernels.route import hash_range, shard_of
+from penstock.kernels.route import hash_range, part_of, shard_of
 from penstock.runtime.records import ShardRecord
 from penstock.runtime.shard import Arrived, PortBounds, run, settled
 from penstock.spark.allocator import TrimmedBudget, give_back, return_what_is_freed
@@ -90,7 +89,7 @@ class ShardTask:
 
         def of_shard(shard: int) -> Iterator[tuple[int, pa.RecordBatch]]:
             for (port, rows), place in zip(batches, places, strict=True):
-                yield port, rows if self.shards == 1 else rows.take(pa.array(np.flatnonzero(place == shard)))
+                yield port, part_of(rows, place == shard)
 
         for shard in range(self.shards):
             yield from self._one(shard, lambda _, budget, work, mine=shard: given(of_shard(mine), budget, work))  # type: ignore[misc]

@@ -21,7 +21,7 @@ from penstock.runtime.lateness import Judge, both
 from penstock.runtime.shard import PortBounds
 from penstock.runtime.steps import ResultTime, ways_to
 from penstock.spark.assembly import Assembly
-from penstock.spark.blobs import BLOBS, ROLL_CALL, LateTask, Portions, ReadTask, RouteTask, Scan, ScanTask, Way, spread
+from penstock.spark.blobs import BLOBS, LateTask, Portions, ReadTask, RouteTask, Scan, ScanTask, Way, spread
 from penstock.spark.frames import EpochFrames
 from penstock.spark.lateness import REASON, Counted, missed
 from penstock.spark.layout import LATENESS, edges, where_pairs
@@ -106,8 +106,7 @@ class EpochTasks(EpochFrames):
         arriving = self._blobs(node, rows)
         roll_call = self._shares_a_stage(node)
         if roll_call:
-            called = f"CAST(id AS INT) AS shard, CAST({ROLL_CALL} AS SHORT) AS port, CAST(NULL AS BINARY) AS batch"
-            arriving = arriving.union(self._flow.spark.range(0, shards, 1, 1).selectExpr(*called.split(", ")))
+            arriving = arriving.union(self._blob_call())
         ports = [
             PortBounds(*bounds) for bounds in zip(self._course.before(node), map(self._bound, node.inputs), strict=True)
         ]
@@ -121,7 +120,7 @@ class EpochTasks(EpochFrames):
         share, shards = self._course.share_of(node), self._plan.shards
         for port, part in enumerate(node.inputs):
             for root, steps in ways_to(part):
-                way = Way(steps, port, Entry.of(node, port))
+                way = Way(steps, port, Entry.of(node, port, self._plan.places))
                 if isinstance(root, SourceNode):
                     ways.setdefault(root, []).append(way)
                 elif self._uses[root.name] == 1:

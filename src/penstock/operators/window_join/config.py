@@ -14,11 +14,12 @@ from penstock.core.errors import ConfigError, StateError
 from penstock.core.methods import ByMethod, Methods
 from penstock.core.operator import Arrivals, NullKeys, Operator, Origin, State, Timing, sorted_if_large
 from penstock.core.progress import Bounds
+from penstock.core.routes import KEYED, Route
 from penstock.core.rows import RowType, show_keys
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.core.within import LEFT, RIGHT, Always, Band, Within, horizon, reach_end
+from penstock.operators.window_join.matching import Matching
 from penstock.operators.window_join.methods import METHODS, JoinMethod, JoinMethodLike
-from penstock.operators.window_join.near import NearVectors
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 """Which rows come out: matching pairs; with unmatched left, right or both; left rows with, or without, a match."""
@@ -82,7 +83,7 @@ class WindowJoin(ByMethod[JoinMethod]):
     keys: JoinKeys = "merged"
     near: tuple[Near, ...] = ()
     """More times that must be near each other, where rows have several."""
-    matching: NearVectors | None = None
+    matching: Matching | None = None
     """What pairs must have in common instead of equal keys; `on` is then empty."""
 
     methods: ClassVar[Methods[JoinMethod]] = METHODS
@@ -185,6 +186,11 @@ class WindowJoin(ByMethod[JoinMethod]):
         """Whether the one time that a result has is that of its row of `port`."""
         shown = {column.name: column.port for column in self.columns(inputs)}
         return len(clock) == 1 and shown[clock[0]] == port
+
+    def route(self, port: int) -> Route:
+        """By key, or as the predicate says."""
+        keeps = self.how in KEEPS_LEFT, self.how in KEEPS_RIGHT
+        return KEYED if self.matching is None else self.matching.route(port, keeps)
 
     def null_keys(self, port: int) -> NullKeys:
         """A null matches nothing: such rows are kept only to come out alone. Without keys, all are one group."""

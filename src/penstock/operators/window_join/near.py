@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
 import pyarrow as pa
 
+from penstock.core.budget import Budget
 from penstock.core.checks import is_number
 from penstock.core.errors import ConfigError
+from penstock.core.rows import Hashes, Indices
 from penstock.core.within import RIGHT
+from penstock.kernels.equal import Mask
 from penstock.kernels.grid import AXES, Grid
-from penstock.kernels.near import Radius
-from penstock.kernels.vectors import LEAST, MOST, Points, is_list, is_numeric
+from penstock.kernels.near import Radius, near_pairs
+from penstock.kernels.vectors import LEAST, MOST, Points, is_list, is_numeric, lengths_of, usable
+from penstock.operators.window_join.matching import Looked, Matching
 
 Metric = Literal["euclidean", "cosine"]
 """How far two vectors are apart: the length of their difference, or 1 less the cosine of the angle between them."""
@@ -22,6 +27,9 @@ _WIDER = 1e-5
 """Cells are wider than the distance by this part, so that nothing is near to a cell beyond the next."""
 
 _TINIEST, _LARGEST = 1e-140, 1e140
+
+_AT_ONCE = 1024
+"""Vectors whose cells are found at a time."""
 
 
 def near(
@@ -57,7 +65,7 @@ def near(
 
 
 @dataclass(frozen=True, slots=True)
-class NearVectors:
+class NearVectors(Matching):
     """Pairs of vectors that are at most `distance` apart."""
 
     ours: tuple[str, ...]
@@ -140,6 +148,59 @@ class NearVectors:
     def points(self, columns: Sequence[pa.Array]) -> Points:
         """Vectors as they are compared."""
         return Points(columns, unit=self.directed)
+
+    def known(self, columns: Sequence[pa.Array]) -> tuple[Mask, Hashes]:
+        """Rows whose vectors are somewhere, and the cells they are in."""
+        good = usable(columns, directed=self.directed)
+        return good, self._codes(columns if good.all() else [column.filter(pa.array(good)) for column in columns])
+
+    def _codes(self, vectors: Sequence[pa.Array]) -> Hashes:
+        lengths = lengths_of(vectors)
+        codes = np.zeros(lengths.size, np.uint64)
+        for length in np.unique(lengths).tolist():
+            grid, rows = self.grid(length), np.flatnonzero(lengths == length)
+            points = self.points([column.take(pa.array(rows)) for column in vectors])
+            for start in range(0, rows.size, _AT_ONCE):
+                codes[rows[start : start + _AT_ONCE]] = grid.codes(points.take(slice(start, start + _AT_ONCE)))
+        return codes
+
+    def pairs(self, port: int, mine: Looked, theirs: Looked, budget: Budget) -> Iterator[tuple[Indices, Indices]]:
+        """Vectors of one length, compared."""
+        lengths, others = lengths_of(mine.columns), lengths_of(theirs.columns)
+        if lengths.min() == lengths.max() == others.min() == others.max():
+            yield from self._compared(mine, theirs, budget)
+            return
+        for length in np.intersect1d(lengths, others).tolist():
+            some, those = np.flatnonzero(lengths == length), np.flatnonzero(others == length)
+            size = _size(mine.columns) * some.size // lengths.size + _size(theirs.columns) * those.size // others.size
+            with budget.hold(size + 8 * (some.size + those.size), "vectors of one length"):
+                for i, j in self._compared(_taken(mine, some), _taken(theirs, those), budget):
+                    yield some[i], those[j]
+
+    def _compared(self, mine: Looked, theirs: Looked, budget: Budget) -> Iterator[tuple[Indices, Indices]]:
+        copied = _copied(mine.columns) + _copied(theirs.columns)
+        with budget.hold(copied, "vectors to compare"):
+            a, b = self.points(mine.columns), self.points(theirs.columns)
+            work = budget.room // 2
+            with budget.hold(work, "comparing vectors"):
+                grid = self.grid(a.dimensions)
+                yield from near_pairs((mine.hashes, a), (theirs.hashes, b), grid, self.radius, work)
+
+
+def _taken(rows: Looked, which: Indices) -> Looked:
+    return Looked(rows.hashes[which], [column.take(pa.array(which)) for column in rows.columns])
+
+
+def _size(columns: Sequence[pa.Array]) -> int:
+    return sum(column.nbytes for column in columns)
+
+
+def _copied(columns: Sequence[pa.Array]) -> int:
+    """Bytes that numbers take in float64 which are neither float32 nor float64 where they are."""
+    kinds = [column.type.value_type if is_list(column.type) else column.type for column in columns]
+    if all(kind in (pa.float32(), pa.float64()) for kind in kinds):
+        return 0
+    return 8 * int(lengths_of(columns).sum())
 
 
 def _dimensions(schema: pa.Schema, names: Sequence[str]) -> int | None:

@@ -25,8 +25,8 @@ from penstock.kernels.sort import page_order
 from penstock.operators.pieces import pieces
 from penstock.operators.window_join.config import LEFT_ONLY, WindowJoin
 from penstock.operators.window_join.handover import Handover
+from penstock.operators.window_join.match_pairing import pairing_of
 from penstock.operators.window_join.methods import JoinMethod
-from penstock.operators.window_join.near_pairing import pairing_of
 from penstock.operators.window_join.pairing import Mask, Pairing, dying, not_below
 from penstock.operators.window_join.progressive.handover import Settlement
 

@@ -26,7 +26,7 @@ from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.core.within import LEFT, RIGHT
 from penstock.kernels.sort import page_order
 from penstock.operators.window_join.config import LEFT_ONLY, WindowJoin
-from penstock.operators.window_join.near_pairing import pairing_of
+from penstock.operators.window_join.match_pairing import pairing_of
 from penstock.operators.window_join.pairing import Admit, Mask
 from penstock.operators.window_join.progressive.expected import Expected
 from penstock.operators.window_join.progressive.met import (

@@ -1,0 +1,66 @@
+"""Lets two batches meet as a join asks: by equal keys, or by a predicate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.budget import Budget
+from penstock.core.routes import PLACE_BITS
+from penstock.core.rows import Indices, RowType, hashes_of, times_of
+from penstock.operators.window_join.config import WindowJoin
+from penstock.operators.window_join.matching import Looked, Matching
+from penstock.operators.window_join.pairing import PAIR, Pairing, bounded
+
+
+def pairing_of(config: WindowJoin, inputs: tuple[RowType, ...], budget: Budget) -> Pairing:
+    """What lets batches of a join meet."""
+    if config.matching is None:
+        return Pairing(config, inputs, budget)
+    return MatchPairing(config, inputs, budget, config.matching)
+
+
+class MatchPairing(Pairing):
+    """Lets batches meet whose rows are matched by a predicate."""
+
+    def __init__(self, config: WindowJoin, inputs: tuple[RowType, ...], budget: Budget, by: Matching) -> None:
+        super().__init__(config, inputs, budget)
+        self._by = by
+
+    def with_keys(self, port: int, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Indices]:
+        """The rows that can match, with what sorts them in their hashes, and the places of the others."""
+        good, codes = self._by.known(self._looked_at(port, rows))
+        known = rows if good.all() else rows.filter(pa.array(good))
+        if not known.num_rows:
+            return known, np.flatnonzero(~good)
+        hashes = pa.array(hashes_of(known) | codes)
+        return known.set_column(0, known.schema.field(0), hashes), np.flatnonzero(~good)
+
+    def span(self, first: int, last: int) -> tuple[int, int]:
+        """Rows of a place may meet, whatever they are sorted by."""
+        return first >> PLACE_BITS << PLACE_BITS, (last >> PLACE_BITS << PLACE_BITS) | ((1 << PLACE_BITS) - 1)
+
+    def _looked_at(self, port: int, rows: pa.RecordBatch) -> list[pa.Array]:
+        return [self._inputs[port].column(rows, name) for name in self._by.columns(port)]
+
+    def _pairs(self, port: int, mine: pa.RecordBatch, theirs: pa.RecordBatch) -> Iterator[tuple[Indices, Indices]]:
+        if not mine.num_rows or not theirs.num_rows:
+            return
+        first, last = self.reach.of(port, times_of(mine))
+        times = times_of(theirs)
+        ours, others = (
+            Looked(hashes_of(rows), self._looked_at(of, rows)) for of, rows in ((port, mine), (1 - port, theirs))
+        )
+        row = mine.nbytes // mine.num_rows + theirs.nbytes // theirs.num_rows
+        limit = self._chunk(2 * (row + PAIR))
+        room = limit * (row + PAIR)
+        with self._budget.hold(room + 16 * mine.num_rows, "a chunk of output"):
+            for i, j in self._by.pairs(port, ours, others, self._budget):
+                inside = (first[i] <= times[j]) & (times[j] <= last[i])
+                i, j = (i, j) if inside.all() else (i[inside], j[inside])
+                for start in range(0, i.size, limit):
+                    some, those = i[start : start + limit], j[start : start + limit]
+                    for part in bounded(room, (mine, some), (theirs, those)):
+                        yield some[part], those[part]
