@@ -65,6 +65,7 @@ from penstock.operators.aggregate.spellings import (
 from penstock.operators.lookup.shedding import Shedding
 from penstock.operators.window_join import AhEwj, Ewj, Rpwj, Rrpj
 from penstock.operators.window_join.near import near
+from penstock.operators.window_join.spatial import contains, dwithin, intersects
 from penstock.storage.tables import PageTable, ParquetTable, SqlTable
 
 if TYPE_CHECKING:
@@ -111,11 +112,14 @@ __all__ = [
     "bounded_tuples",
     "collect_list",
     "collect_set",
+    "contains",
     "count",
     "count_distinct",
+    "dwithin",
     "early",
     "first",
     "heavy_hitters",
+    "intersects",
     "landmark",
     "last",
     "late",

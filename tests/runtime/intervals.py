@@ -1,4 +1,4 @@
-"""An operator for tests that places rows otherwise than by key: it joins intervals that have a number in common."""
+"""An operator for tests that sites rows otherwise than by key: it joins intervals that have a number in common."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.core.meter import Meter
 from penstock.core.operator import Allowance, Operator, Out, State
 from penstock.core.pages import PageStore, read_page
 from penstock.core.progress import Bounds
-from penstock.core.routes import PLACE_BITS, Anywhere, Cells, Everywhere, Route
+from penstock.core.routes import SITE_BITS, Anywhere, Cells, Everywhere, Route
 from penstock.core.rows import Hashes, Indices, RowType, hashes_of
 from penstock.core.time import TIME_MIN, Time
 from penstock.flow.graph import OperatorNode
@@ -36,7 +36,7 @@ class Tens(Cells):
         counts = np.maximum(0, last - first + 1)
         which = np.repeat(np.arange(rows.num_rows), counts)
         cells = first[which] + np.arange(which.size) - np.repeat(np.cumsum(counts) - counts, counts)
-        return which, _place(cells)
+        return which, _site(cells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +90,12 @@ class Joining:
         self._held[port].put(rows, port)
 
     def _pairs(self, left: pa.RecordBatch, right: pa.RecordBatch) -> Out:
-        places = [hashes_of(side) >> np.uint64(PLACE_BITS) for side in (left, right)]
+        sites = [hashes_of(side) >> np.uint64(SITE_BITS) for side in (left, right)]
         first = np.maximum(_numbers(left, "lo")[:, None], _numbers(right, "lo"))
         last = np.minimum(_numbers(left, "hi")[:, None], _numbers(right, "hi"))
-        found = (first <= last) & (places[0][:, None] == places[1])
+        found = (first <= last) & (sites[0][:, None] == sites[1])
         if self._config.way == "cells":
-            found &= _place(first // CELL) == places[0][:, None]
+            found &= _site(first // CELL) == sites[0][:, None]
         i, j = np.nonzero(found)
         ids = [side.column("id").take(pa.array(which)) for side, which in ((left, i), (right, j))]
         return Out("results", pa.record_batch({"l": ids[0], "r": ids[1], "t": ids[0]}))
@@ -118,7 +118,7 @@ class Joining:
         return State(tuple(page for held in self._held for page in held.pages))
 
 
-def overlapping(left: pk.Stream, right: pk.Stream, way: Way) -> pk.Stream:
+def overlapping(left: pk.Stream, right: pk.Stream, way: Way, name: str = "overlapping") -> pk.Stream:
     """The pairs of two streams that overlap."""
     config, nodes = Overlapping(way), (left._node, right._node)
     types = tuple(RowType(node.columns, (), node.time) for node in nodes)
@@ -128,7 +128,7 @@ def overlapping(left: pk.Stream, right: pk.Stream, way: Way) -> pk.Stream:
             time="t",
             unit="ticks",
             clock=("t",),
-            name="overlapping",
+            name=name,
             config=config,
             inputs=nodes,
             types=types,
@@ -140,5 +140,5 @@ def _numbers(rows: pa.RecordBatch, name: str) -> Indices:
     return rows.column(name).to_numpy()  # type: ignore[no-any-return]
 
 
-def _place(cells: Indices) -> Hashes:
+def _site(cells: Indices) -> Hashes:
     return (cells.astype(np.uint64) * np.uint64(0x9E3779B1)) & np.uint64(0xFFFFFFFF)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.core.routes import Everywhere, Keyed, numbered_place
+from penstock.core.routes import Everywhere, Keyed, numbered_site
 from penstock.core.rows import RowType
 from penstock.kernels.route import hash_range, shard_of
 from penstock.runtime.entering import Entry
@@ -59,22 +59,22 @@ def test_every_pair_comes_out_once_in_process(way, shards):
     assert found(rows.table()) == expected()
 
 
-def entry(route, places: int = 4) -> Entry:
-    return Entry("join", RowType(SCHEMA, (), "t"), "group", route, places)
+def entry(route, sites: int = 4) -> Entry:
+    return Entry("join", RowType(SCHEMA, (), "t"), "group", route, sites)
 
 
-def placed(route, rows: pa.Table, places: int = 4) -> list[tuple[int, int]]:
-    """The id and the place of each copy."""
+def placed(route, rows: pa.Table, sites: int = 4) -> list[tuple[int, int]]:
+    """The id and the site of each copy."""
     given = rows.append_column("__time", rows["t"])
-    batches = entry(route, places).enter(given, "xxhash64")
+    batches = entry(route, sites).enter(given, "xxhash64")
     return [(i, h) for b in batches for h, i in zip(b.column(0).to_pylist(), b.column("id").to_pylist(), strict=True)]
 
 
 def test_rows_that_may_be_anywhere_have_one_place_of_some_and_are_spread():
     found = placed(Anywhere(("lo", "hi")), LEFT)
     assert [i for i, _ in found] == LEFT["id"].to_pylist()
-    counts = Counter(place for _, place in found)
-    assert counts.keys() == {numbered_place(n, 4) for n in range(4)}
+    counts = Counter(site for _, site in found)
+    assert counts.keys() == {numbered_site(n, 4) for n in range(4)}
     assert min(counts.values()) > ROWS // 10
 
 
@@ -85,9 +85,7 @@ def test_a_row_has_the_same_place_whatever_rows_are_beside_it():
 
 
 def test_rows_that_are_everywhere_have_a_copy_at_each_place():
-    assert sorted(placed(Everywhere(), LEFT)) == sorted(
-        (i, numbered_place(n, 4)) for i in range(ROWS) for n in range(4)
-    )
+    assert sorted(placed(Everywhere(), LEFT)) == sorted((i, numbered_site(n, 4)) for i in range(ROWS) for n in range(4))
 
 
 def test_a_row_has_a_copy_in_each_cell_and_none_if_it_touches_none():
@@ -100,11 +98,11 @@ def test_without_a_route_of_its_own_an_operator_takes_rows_by_key():
     assert placed(Keyed(), LEFT) == [(i, 0) for i in range(ROWS)]
 
 
-@pytest.mark.parametrize("places", [1, 2, 3, 7, 64])
-def test_places_are_those_of_as_many_shards_and_whole_in_any_other_number(places):
-    hashes = [numbered_place(n, places) for n in range(places)]
-    assert hashes == [hash_range(n, places)[0] for n in range(places)]
-    assert shard_of(np.array(hashes, np.uint64), places).tolist() == list(range(places))
+@pytest.mark.parametrize("sites", [1, 2, 3, 7, 64])
+def test_places_are_those_of_as_many_shards_and_whole_in_any_other_number(sites):
+    hashes = [numbered_site(n, sites) for n in range(sites)]
+    assert hashes == [hash_range(n, sites)[0] for n in range(sites)]
+    assert shard_of(np.array(hashes, np.uint64), sites).tolist() == list(range(sites))
 
 
 def test_the_number_of_places_stays_what_it_was_at_first():
@@ -112,8 +110,8 @@ def test_the_number_of_places_stays_what_it_was_at_first():
     left, right = (flow.source(cut(table), time="t") for table in (LEFT, RIGHT))
     overlapping(left, right, "left anywhere").to_memory()
     query = flow.run()
-    assert query._course.ledger.places == 3
-    assert query._course.places(shards=8) == 3
+    assert query._course.ledger.sites == 3
+    assert query._course.sites(shards=8) == 3
 
 
 def test_the_toy_says_how_its_rows_are_placed():

@@ -1,9 +1,9 @@
 """How rows find the shards of an operator: by key, by the cells that they touch, or one port anywhere, one everywhere.
 
-The first 32 bits of a hash are a row's **place**. Whatever the number of shards, rows of one place are in one shard,
-with their pages: so rows meet if, and only if, their places are equal. A row that is sent to several places has a copy
+The first 32 bits of a hash are a row's **site**. Whatever the number of shards, rows of one site are in one shard,
+with their pages: so rows meet if, and only if, their sites are equal. A row that is sent to several sites has a copy
 in each, which lives, is kept and moves by itself; it is the operator that sees to it that a pair with copies in several
-places comes out in one of them. The last 32 bits of the hashes of rows that are not placed by key are the operator's.
+sites comes out in one of them. The last 32 bits of the hashes of rows that are not placed by key are the operator's.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ import pyarrow as pa
 
 from penstock.core.rows import Hashes, Indices, RowType
 
-PLACE_BITS = 32
-"""How many bits of a hash, the first ones, are a place; as many are left for the operator."""
+SITE_BITS = 32
+"""How many bits of a hash, the first ones, are a site; as many are left for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """A row goes where all rows with equal keys go. Without keys all of them go to one place."""
+    """A row goes where all rows with equal keys go. Without keys all of them go to one site."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anywhere:
-    """A row goes to one of a fixed number of places, whichever. What these `columns` and its time hold decides."""
+    """A row goes to one of a fixed number of sites, whichever. What these `columns` and its time hold decides."""
 
     columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Everywhere:
-    """A copy of each row goes to every one of these places, so that rows which may be anywhere meet it."""
+    """A copy of each row goes to every one of these sites, so that rows which may be anywhere meet it."""
 
 
 class Cells(abc.ABC):
@@ -46,7 +46,7 @@ class Cells(abc.ABC):
     def touched(self, types: RowType, rows: pa.RecordBatch) -> tuple[Indices, Hashes]:
         """For each copy, the row that it is of, ascending, and the number of the cell, below 2**32.
 
-        Equal values touch equal cells, whoever asks: reruns and other hosts send copies to the same places.
+        Equal values touch equal cells, whoever asks: reruns and other hosts send copies to the same sites.
         """
 
 
@@ -56,19 +56,19 @@ Route = Keyed | Anywhere | Everywhere | Cells
 KEYED = Keyed()
 
 
-def as_hashes(places: Hashes) -> Hashes:
-    """Numbers of places, below 2**32, as the hashes of rows there: those of cells must be spread evenly.
+def as_hashes(sites: Hashes) -> Hashes:
+    """Numbers of sites, below 2**32, as the hashes of rows there: those of cells must be spread evenly.
 
     >>> as_hashes(np.array([1], np.uint64)).tolist() == [2**32]
     True
     """
-    return places << np.uint64(PLACE_BITS)
+    return sites << np.uint64(SITE_BITS)
 
 
-def numbered_place(number: int, places: int) -> int:
-    """The hash that leads one of so many places; they are as far apart as they can be.
+def numbered_site(number: int, sites: int) -> int:
+    """The hash that leads one of so many sites; they are as far apart as they can be.
 
-    >>> numbered_place(1, places=2) == 2**63
+    >>> numbered_site(1, sites=2) == 2**63
     True
     """
-    return -(-(number << PLACE_BITS) // places) << PLACE_BITS
+    return -(-(number << SITE_BITS) // sites) << SITE_BITS

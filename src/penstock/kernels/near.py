@@ -17,6 +17,7 @@ import numpy.typing as npt
 from penstock.core.rows import Hashes, Indices
 from penstock.kernels.equal import Mask
 from penstock.kernels.grid import BITS, Grid, near_blocks
+from penstock.kernels.route import shared_sites
 from penstock.kernels.vectors import Matrix, Points, squared_distances
 
 _BLOCK = 1 << 19
@@ -70,9 +71,9 @@ class Radius:
 def near_pairs(
     ours: tuple[Hashes, Points], theirs: tuple[Hashes, Points], grid: Grid, radius: Radius, room: int
 ) -> Iterator[tuple[Indices, Indices]]:
-    """All pairs of rows in one place that are near each other, once each; takes about `room` bytes.
+    """All pairs of rows of one site that are near each other, once each; takes about `room` bytes.
 
-    Rows are sorted by their hashes. The first 32 bits of a hash are a place, the others the code of a cell.
+    Rows are sorted by their hashes. The first 32 bits of a hash are a site, the others the code of a cell.
 
     >>> import pyarrow as pa
     >>> grid, radius = Grid((0, 1), 1.0, 1.0), Radius(1.0)
@@ -82,7 +83,7 @@ def near_pairs(
     [([0], [0])]
     """
     sizes = Sizes.of(ours[1].dimensions, room)
-    for first, other in _shared_places(ours[0], theirs[0]):
+    for first, other in shared_sites(ours[0], theirs[0]):
         for i, j in near_blocks(grid, ours[0][first] & _CODE, theirs[0][other] & _CODE, sizes.pairs):
             yield from _all_pairs(ours[1], i + first.start, theirs[1], j + other.start, radius, sizes)
 
@@ -99,17 +100,6 @@ class Sizes(NamedTuple):
         pairs = int(max(1, min(_BLOCK, room / 2 / _PAIR)))
         rows = int(max(1, min(1 << 14, room / 4 / (12 * (dimensions + 2) + 2 * _BALLS))))
         return cls(pairs, rows)
-
-
-def _shared_places(ours: Hashes, theirs: Hashes) -> Iterator[tuple[slice, slice]]:
-    """Where the rows of each place are that both have."""
-    mine, others = ours >> np.uint64(BITS), theirs >> np.uint64(BITS)
-    places = np.intersect1d(mine, others)
-    begin, end = (
-        np.stack([side.searchsorted(places, to) for side in (mine, others)], axis=1) for to in ("left", "right")
-    )
-    for (first, other), (last, other_last) in zip(begin.tolist(), end.tolist(), strict=True):
-        yield slice(first, last), slice(other, other_last)
 
 
 def _cut(rows: Indices, most: int) -> Iterator[Indices]:

@@ -5,10 +5,13 @@ Shard s of n holds the hashes whose upper half h satisfies ``h * n >> 32 == s``:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.core.routes import SITE_BITS
 from penstock.core.rows import Hashes, Indices, hashes_of
 
 
@@ -36,7 +39,7 @@ def by_shard(rows: pa.RecordBatch, shards: int) -> list[pa.RecordBatch]:
 
 
 def part_of(rows: pa.RecordBatch, ours: npt.NDArray[np.bool_]) -> pa.RecordBatch:
-    """Some rows of a batch; all of them without a copy, as where it is a copy that went to one place.
+    """Some rows of a batch; all of them without a copy, as where it is a copy that went to one site.
 
     >>> part_of(pa.record_batch({"v": [1, 2]}), np.array([False, True])).column("v").to_pylist()
     [2]
@@ -53,3 +56,18 @@ def hash_range(shard: int, shards: int) -> tuple[int, int]:
     first = -(-(shard << 32) // shards)
     after = -(-((shard + 1) << 32) // shards)
     return first << 32, (after << 32) - 1
+
+
+def shared_sites(ours: Hashes, theirs: Hashes) -> Iterator[tuple[slice, slice]]:
+    """Where the rows of each site are that both have; hashes are ascending, and their first 32 bits a site.
+
+    >>> list(shared_sites(np.array([1, 2**32], np.uint64), np.array([2**32, 2**32 + 7], np.uint64)))
+    [(slice(1, 2, None), slice(0, 2, None))]
+    """
+    mine, others = ours >> np.uint64(SITE_BITS), theirs >> np.uint64(SITE_BITS)
+    sites = np.intersect1d(mine, others)
+    begin, end = (
+        np.stack([side.searchsorted(sites, to) for side in (mine, others)], axis=1) for to in ("left", "right")
+    )
+    for (first, other), (last, other_last) in zip(begin.tolist(), end.tolist(), strict=True):
+        yield slice(first, last), slice(other, other_last)

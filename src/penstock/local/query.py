@@ -175,7 +175,7 @@ class LocalQuery:
             quotas={} if end else course.quotas(self._trigger, in_turn=self._shards),
             spare=None if end else course.spare(self._trigger, in_turn=self._shards),
             late={source.name: (0, 0) for source in course.sources if source.row is not None},
-            places=course.places(self._shards),
+            sites=course.sites(self._shards),
         )
 
     def _next(self, node: SourceNode, feed: Iterator[pa.Table]) -> pa.Table | None:

@@ -88,12 +88,12 @@ class Course:
         deferring = sum(node.config.defers or node.name in self.pilots for node in self.operators)
         return None if trigger is None else AT_WORK * trigger / max(1, in_turn * deferring)
 
-    def places(self, shards: int) -> int:
-        """How many places there are for rows that may be anywhere: as many as there were shards at first.
+    def sites(self, shards: int) -> int:
+        """How many sites there are for rows that may be anywhere: as many as there were shards at first.
 
-        Rows are kept by their place, so that there may never be others. More shards than places get nothing to do.
+        Rows are kept by their site, so that there may never be others. More shards than sites get nothing to do.
         """
-        return self.ledger.places or shards
+        return self.ledger.sites or shards
 
     # In an epoch.
 
@@ -214,7 +214,7 @@ class Course:
             units={**self.ledger.units, **{name: first + count for name, (first, count) in plan.late.items()}},
             kept=self.homes.kept(self.ledger.kept, plan, states, behind or {}),
             joins=joins,
-            places=plan.places,
+            sites=plan.sites,
         )
 
     @property

@@ -1,6 +1,6 @@
 """Rows on their way into an operator: in the columns and types of its port, with the hash that places them.
 
-Those that are not placed by key may go to several places, as copies.
+Those that are not placed by key may go to several sites, as copies.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from penstock.core.errors import FlowError
 from penstock.core.operator import NullKeys
-from penstock.core.routes import Anywhere, Cells, Everywhere, Keyed, Route, as_hashes, numbered_place
+from penstock.core.routes import Anywhere, Cells, Everywhere, Keyed, Route, as_hashes, numbered_site
 from penstock.core.rows import TIME, HashedBy, Hashes, RowType
 from penstock.flow.graph import OperatorNode
 from penstock.kernels.hashing import hash_keys
@@ -36,13 +36,13 @@ class Entry:
     types: RowType
     nulls: NullKeys
     route: Route
-    places: int
-    """How many places there are for rows that may be anywhere."""
+    sites: int
+    """How many sites there are for rows that may be anywhere."""
 
     @classmethod
-    def of(cls, node: OperatorNode, port: int, places: int) -> Entry:
+    def of(cls, node: OperatorNode, port: int, sites: int) -> Entry:
         """A port of `node`."""
-        return cls(node.name, node.types[port], node.config.null_keys(port), node.config.route(port), max(1, places))
+        return cls(node.name, node.types[port], node.config.null_keys(port), node.config.route(port), max(1, sites))
 
     def enter(self, rows: pa.Table, hashed_by: HashedBy) -> Iterator[pa.RecordBatch]:
         """Rows as the operator takes them, one batch of them or, where they are copied, several."""
@@ -51,31 +51,31 @@ class Entry:
     def placed(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Rows in the columns of the port, where they are to go.
 
-        It depends on what is in the rows alone, so that a rerun sends them to the same places.
+        It depends on what is in the rows alone, so that a rerun sends them to the same sites.
         """
         if isinstance(self.route, Keyed):
             yield rows
         elif isinstance(self.route, Anywhere):
             yield _at(rows, self._anywhere(rows, self.route))
         elif isinstance(self.route, Everywhere):
-            for place in range(self.places):
-                yield _at(rows, np.full(rows.num_rows, numbered_place(place, self.places), np.uint64))
+            for site in range(self.sites):
+                yield _at(rows, np.full(rows.num_rows, numbered_site(site, self.sites), np.uint64))
         else:
             yield from self._in_cells(rows, self.route)
 
     def _anywhere(self, rows: pa.RecordBatch, route: Anywhere) -> Hashes:
-        """One of the places for each row."""
+        """One of the sites for each row."""
         said = [self.types.column(rows, name) for name in route.columns]
-        numbers = shard_of(hash_keys([rows.column(1), *said]), self.places)
-        return np.array([numbered_place(place, self.places) for place in range(self.places)], np.uint64)[numbers]
+        numbers = shard_of(hash_keys([rows.column(1), *said]), self.sites)
+        return np.array([numbered_site(site, self.sites) for site in range(self.sites)], np.uint64)[numbers]
 
     def _in_cells(self, rows: pa.RecordBatch, cells: Cells) -> Iterator[pa.RecordBatch]:
         for start in range(0, rows.num_rows, _AT_ONCE):
             part = rows.slice(start, _AT_ONCE)
-            which, places = cells.touched(self.types, part)
+            which, sites = cells.touched(self.types, part)
             for first in range(0, which.size, _COPIES):
                 some = slice(first, first + _COPIES)
-                yield _at(part.take(pa.array(which[some])), as_hashes(places[some]))
+                yield _at(part.take(pa.array(which[some])), as_hashes(sites[some]))
 
     def _keyed(self, rows: pa.Table, hashed_by: HashedBy) -> pa.RecordBatch:
         """With the hash of their key; on Spark's hashes, those whose null key makes them useless stay out."""

@@ -223,7 +223,7 @@ class Epoch:
         self, node: OperatorNode, port: int, before: Time, charge: Callable[[int], None]
     ) -> list[pa.RecordBatch]:
         """What enters a port, batch by batch, so that columns need not be copied; rows that nobody else takes go."""
-        part, entry = node.inputs[port], Entry.of(node, port, self.plan.places)
+        part, entry = node.inputs[port], Entry.of(node, port, self.plan.sites)
         rows = self.rows(part)
         self._uses[part] -= 1
         if not self._uses[part] and part in self._charged:

@@ -123,7 +123,7 @@ class Engine:
             why=why,
             size=size,
             late=late,
-            places=course.places(shards),
+            sites=course.sites(shards),
         )
         self.checkpoint.plan(plan)
         return plan

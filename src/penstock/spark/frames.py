@@ -389,7 +389,7 @@ class EpochFrames:
         """The same where rows are not placed by key: Python sends them, or copies of them, to their shards."""
         shards, inside = self._plan.shards, tuple(types.inside for types in node.types)
         arrivals = Arrivals(inside, tuple(inlets), self._course.before(node), called=False)
-        entries = tuple(Entry.of(node, port, self._plan.places) for port in range(len(node.inputs)))
+        entries = tuple(Entry.of(node, port, self._plan.sites) for port in range(len(node.inputs)))
         blobs = arriving.mapInArrow(PlaceTask(arrivals, entries, shards, self._course.share_of(node)), BLOBS)
         roll_call = self._shares_a_stage(node)
         if roll_call:

@@ -120,7 +120,7 @@ class EpochTasks(EpochFrames):
         share, shards = self._course.share_of(node), self._plan.shards
         for port, part in enumerate(node.inputs):
             for root, steps in ways_to(part):
-                way = Way(steps, port, Entry.of(node, port, self._plan.places))
+                way = Way(steps, port, Entry.of(node, port, self._plan.sites))
                 if isinstance(root, SourceNode):
                     ways.setdefault(root, []).append(way)
                 elif self._uses[root.name] == 1:

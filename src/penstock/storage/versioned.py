@@ -95,8 +95,8 @@ class Plan:
     """How large it is: the bytes of its files, or about how many rows it has."""
     late: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """The sources whose rows leave payload behind: the number of the first unit that they are in, and how many are."""
-    places: int = 1
-    """How many places there are for rows that may be anywhere (`core.routes`)."""
+    sites: int = 1
+    """How many sites there are for rows that may be anywhere (`core.routes`)."""
 
     def to_json(self) -> dict[str, Any]:
         """For the checkpoint."""
@@ -118,7 +118,7 @@ class Plan:
                 "why",
                 "size",
                 "late",
-                "places",
+                "sites",
             )
         }
         return {**plain, "tracks": tracks}
@@ -161,8 +161,8 @@ class Ledger:
     """and which of them rows in state may be in."""
     joins: Mapping[str, Any] = field(default_factory=dict)
     """What was counted of each join of several streams."""
-    places: int = 0
-    """How many places there are for rows that may be anywhere: as many as the first epoch had shards; 0 before it."""
+    sites: int = 0
+    """How many sites there are for rows that may be anywhere: as many as the first epoch had shards; 0 before it."""
 
     def needs(self, source: str, number: int) -> bool:
         """Whether rows in state may be in the unit of a source that has a number."""
@@ -187,7 +187,7 @@ class Ledger:
             "units": self.units,
             "kept": self.kept,
             "joins": self.joins,
-            "places": self.places,
+            "sites": self.sites,
         }
 
     @classmethod
@@ -206,7 +206,7 @@ class Ledger:
             units=record.get("units", {}),
             kept=_kept(record),
             joins=record.get("joins", {}),
-            places=record.get("places", 0),
+            sites=record.get("sites", 0),
         )
 
 

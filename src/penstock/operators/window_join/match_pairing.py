@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.budget import Budget
-from penstock.core.routes import PLACE_BITS
+from penstock.core.routes import SITE_BITS, Cells
 from penstock.core.rows import Indices, RowType, hashes_of, times_of
+from penstock.core.within import LEFT
 from penstock.operators.window_join.config import WindowJoin
 from penstock.operators.window_join.matching import Looked, Matching
 from penstock.operators.window_join.pairing import PAIR, Pairing, bounded
@@ -28,9 +29,11 @@ class MatchPairing(Pairing):
     def __init__(self, config: WindowJoin, inputs: tuple[RowType, ...], budget: Budget, by: Matching) -> None:
         super().__init__(config, inputs, budget)
         self._by = by
+        route = config.route(LEFT)
+        self._cells = route if isinstance(route, Cells) else None
 
     def with_keys(self, port: int, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Indices]:
-        """The rows that can match, with what sorts them in their hashes, and the places of the others."""
+        """The rows that can match, with what sorts them in their hashes, and where the others are."""
         good, codes = self._by.known(self._looked_at(port, rows))
         known = rows if good.all() else rows.filter(pa.array(good))
         if not known.num_rows:
@@ -39,8 +42,8 @@ class MatchPairing(Pairing):
         return known.set_column(0, known.schema.field(0), hashes), np.flatnonzero(~good)
 
     def span(self, first: int, last: int) -> tuple[int, int]:
-        """Rows of a place may meet, whatever they are sorted by."""
-        return first >> PLACE_BITS << PLACE_BITS, (last >> PLACE_BITS << PLACE_BITS) | ((1 << PLACE_BITS) - 1)
+        """Rows of a site may meet, whatever they are sorted by."""
+        return first >> SITE_BITS << SITE_BITS, (last >> SITE_BITS << SITE_BITS) | ((1 << SITE_BITS) - 1)
 
     def _looked_at(self, port: int, rows: pa.RecordBatch) -> list[pa.Array]:
         return [self._inputs[port].column(rows, name) for name in self._by.columns(port)]
@@ -57,7 +60,7 @@ class MatchPairing(Pairing):
         limit = self._chunk(2 * (row + PAIR))
         room = limit * (row + PAIR)
         with self._budget.hold(room + 16 * mine.num_rows, "a chunk of output"):
-            for i, j in self._by.pairs(port, ours, others, self._budget):
+            for i, j in self._by.pairs(port, ours, others, self._cells, self._budget):
                 inside = (first[i] <= times[j]) & (times[j] <= last[i])
                 i, j = (i, j) if inside.all() else (i[inside], j[inside])
                 for start in range(0, i.size, limit):

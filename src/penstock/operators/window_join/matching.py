@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from penstock.core.budget import Budget
-from penstock.core.routes import KEYED, Route
+from penstock.core.routes import KEYED, Cells, Route
 from penstock.core.rows import Hashes, Indices
 from penstock.kernels.equal import Mask
 
@@ -55,8 +55,10 @@ class Matching(abc.ABC):
         """Which rows can match, and of those what they are sorted by: the last 32 bits of their hashes."""
 
     @abc.abstractmethod
-    def pairs(self, port: int, mine: Looked, theirs: Looked, budget: Budget) -> Iterator[tuple[Indices, Indices]]:
-        """The pairs of my rows, of `port`, and theirs, that match and are of one place, each once.
+    def pairs(
+        self, port: int, mine: Looked, theirs: Looked, cells: Cells | None, budget: Budget
+    ) -> Iterator[tuple[Indices, Indices]]:
+        """The pairs of my rows, of `port`, and theirs, that match and are of one site, each once.
 
-        Of pairs with copies in several places, only those of one of them are given.
+        Where rows have copies, in `cells`, a pair is given in one of the sites alone that both have.
         """

@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.core.budget import Budget
 from penstock.core.checks import is_number
 from penstock.core.errors import ConfigError
+from penstock.core.routes import Cells
 from penstock.core.rows import Hashes, Indices
 from penstock.core.within import RIGHT
 from penstock.kernels.equal import Mask
@@ -164,7 +165,9 @@ class NearVectors(Matching):
                 codes[rows[start : start + _AT_ONCE]] = grid.codes(points.take(slice(start, start + _AT_ONCE)))
         return codes
 
-    def pairs(self, port: int, mine: Looked, theirs: Looked, budget: Budget) -> Iterator[tuple[Indices, Indices]]:
+    def pairs(
+        self, port: int, mine: Looked, theirs: Looked, cells: Cells | None, budget: Budget
+    ) -> Iterator[tuple[Indices, Indices]]:
         """Vectors of one length, compared."""
         lengths, others = lengths_of(mine.columns), lengths_of(theirs.columns)
         if lengths.min() == lengths.max() == others.min() == others.max():

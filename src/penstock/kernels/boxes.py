@@ -1,0 +1,265 @@
+"""Boxes on a plane: which pairs of two sets meet, in which cells of an endless grid they lie, how far they are apart.
+
+Boxes are closed: those that touch meet. A box is a column of (x1, y1, x2, y2), lower left and upper right corner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.core.rows import Hashes, Indices
+from penstock.kernels.equal import Mask
+from penstock.kernels.hashing import mix
+from penstock.kernels.match import expand
+
+Boxes = npt.NDArray[np.float64]
+"""Four rows, x1, y1, x2 and y2, and a column for each box."""
+
+Cells = npt.NDArray[np.int64]
+
+_FARTHEST = 2.0**31
+"""Cells farther from the origin along an axis are taken for that one."""
+
+_FEW = 1 << 12
+"""Pairs that are all looked at."""
+
+_ROW = 240
+"""Bytes that sorting a box, and its copies, by cell takes;"""
+
+_PAIR = 96
+"""and those of a pair that is looked at."""
+
+_MOST_PAIRS = 1 << 17
+"""Pairs looked at together: more would not stay in the cache."""
+
+_SAMPLE = 1 << 12
+"""Boxes that say where cells begin."""
+
+_COPIES = 3
+"""A grid is made coarser until boxes have fewer copies than this, on average."""
+
+
+def meet(ours: Boxes, i: Indices, theirs: Boxes, j: Indices) -> Mask:
+    """Whether pairs of boxes meet.
+
+    >>> a, b = np.array([[0.0], [0.0], [1.0], [1.0]]), np.array([[1.0, 2.0], [1.0, 2.0], [3.0, 3.0], [3.0, 3.0]])
+    >>> meet(a, np.array([0, 0]), b, np.array([0, 1])).tolist()
+    [True, False]
+    """
+    met: Mask = (ours[0][i] <= theirs[2][j]) & (theirs[0][j] <= ours[2][i])
+    met &= (ours[1][i] <= theirs[3][j]) & (theirs[1][j] <= ours[3][i])
+    return met
+
+
+def cover(ours: Boxes, i: Indices, theirs: Boxes, j: Indices) -> Mask:
+    """Whether the first box of a pair has the whole second one in it, its border included."""
+    inside: Mask = (ours[0][i] <= theirs[0][j]) & (theirs[2][j] <= ours[2][i])
+    inside &= (ours[1][i] <= theirs[1][j]) & (theirs[3][j] <= ours[3][i])
+    return inside
+
+
+def within(ours: Boxes, i: Indices, theirs: Boxes, j: Indices, distance: float) -> Mask:
+    """Whether the two boxes of a pair are at most `distance` apart.
+
+    >>> a, b = np.array([[0.0], [0.0], [1.0], [1.0]]), np.array([[4.0], [5.0], [6.0], [6.0]])
+    >>> [within(a, np.array([0]), b, np.array([0]), d).tolist() for d in (5.0, 4.99)]
+    [[True], [False]]
+    """
+    with np.errstate(over="ignore"):
+        across = np.maximum(0.0, np.maximum(ours[0][i] - theirs[2][j], theirs[0][j] - ours[2][i]))
+        up = np.maximum(0.0, np.maximum(ours[1][i] - theirs[3][j], theirs[1][j] - ours[3][i]))
+        if not distance:
+            return (across == 0.0) & (up == 0.0)  # type: ignore[no-any-return]
+        return across * across + up * up <= distance * distance  # type: ignore[no-any-return]
+
+
+def grown(boxes: Boxes, distance: float) -> Boxes:
+    """Boxes so much larger on each side, and a bit more: those within the distance of others meet them for certain."""
+    if not distance:
+        return boxes
+    largest = np.finfo(np.float64).max
+    with np.errstate(over="ignore"):
+        by = distance * (1 + 2.0**-40) + (np.abs(boxes) + distance) * 2.0**-48
+        larger: Boxes = np.concatenate([boxes[:2] - by[:2], boxes[2:] + by[2:]])
+        return larger.clip(-largest, largest)
+
+
+def usable(boxes: Boxes) -> Mask:
+    """Which boxes are somewhere: all numbers finite, and x1 ≤ x2, y1 ≤ y2."""
+    with np.errstate(invalid="ignore"):
+        return np.isfinite(boxes).all(axis=0) & (boxes[0] <= boxes[2]) & (boxes[1] <= boxes[3])  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """An endless grid of square cells, `width` wide, dealt out to some `sites`: what is in a cell is in its site.
+
+    With `across`, cells are dealt out in turn, as those of a grid with so many in a row are; else by a hash.
+
+    >>> tiles = Tiles(1.0, sites=4, across=3)
+    >>> x, y = np.meshgrid(np.arange(3), np.arange(3))
+    >>> tiles.site(x, y).tolist()
+    [[0, 1, 2], [3, 0, 1], [2, 3, 0]]
+    """
+
+    width: float
+    sites: int = 64
+    across: int | None = None
+    most: int = 256
+    """A box that is in more cells than this is taken to be in all sites."""
+
+    def along(self, values: npt.NDArray[np.float64]) -> Cells:
+        """The cells of coordinates along an axis. It never falls as they rise: so a box has the cells between."""
+        with np.errstate(over="ignore"):
+            return np.clip(np.floor(values / self.width), -_FARTHEST, _FARTHEST).astype(np.int64)
+
+    def site(self, x: Cells, y: Cells) -> Hashes:
+        """The sites of cells, from 0 on."""
+        if self.across is not None:
+            return ((x + self.across * y) % self.sites).astype(np.uint64)
+        mixed = mix(mix(x.astype(np.uint64)) + y.astype(np.uint64))
+        return ((mixed >> np.uint64(32)) * np.uint64(self.sites)) >> np.uint64(32)
+
+    def owner(self, ours: Boxes, i: Indices, theirs: Boxes, j: Indices) -> Hashes:
+        """The one site of pairs of boxes that meet: that of the top left corner of what they have in common."""
+        x = self.along(np.maximum(ours[0][i], theirs[0][j]))
+        return self.site(x, self.along(np.minimum(ours[3][i], theirs[3][j])))
+
+    def touched(self, boxes: Boxes) -> tuple[Indices, Hashes]:
+        """For each box and each site that it is in, once, the number of the box, ascending, and the site."""
+        corners = [self.along(side) for side in boxes]
+        wide, high = corners[2] - corners[0] + 1, corners[3] - corners[1] + 1
+        counts = np.where(wide.astype(np.float64) * high > self.most, 0, wide * high)
+        which = np.repeat(np.arange(counts.size), counts)
+        step = np.arange(which.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        x, y = corners[0][which] + step % wide[which], corners[1][which] + step // wide[which]
+        found = which.astype(np.uint64) * np.uint64(self.sites) + self.site(x, y)
+        huge = np.flatnonzero(counts == 0).astype(np.uint64)
+        all_of = (huge[:, None] * np.uint64(self.sites) + np.arange(self.sites, dtype=np.uint64)).ravel()
+        once = np.unique(np.concatenate([found, all_of]))
+        box, site = np.divmod(once, np.uint64(self.sites))
+        return box.astype(np.int64), site
+
+
+def sort_codes(boxes: Boxes, width: float | None) -> Hashes:
+    """32 bits by which boxes of about the same site are told from others: the cell of their middle, mixed.
+
+    Without a `width`, cells are as wide as their distance from the axes allows: an eighth of a power of two.
+    """
+    x, y = (boxes[a] / 2 + boxes[a + 2] / 2 for a in (0, 1))
+    if width is not None:
+        tiles = Tiles(width)
+        cells = [tiles.along(middle).astype(np.uint64) for middle in (x, y)]
+    else:
+        with np.errstate(over="ignore"):
+            cells = [(middle + 0.0).view(np.uint64) >> np.uint64(49) for middle in (x, y)]
+    return mix(mix(cells[1]) + cells[0]) >> np.uint64(32)
+
+
+def meeting(ours: Boxes, theirs: Boxes, room: int) -> Iterator[tuple[Indices, Indices]]:
+    """All pairs of boxes that meet, each once, in chunks; takes about `room` bytes.
+
+    >>> boxes = np.array([[0, 0, 1, 1], [1, 1, 2, 2], [5, 5, 6, 6]], float).T
+    >>> sorted((int(i), int(j)) for some, those in meeting(boxes, boxes[:, 1:], 10**6) for i, j in zip(some, those))
+    [(0, 0), (1, 0), (2, 1)]
+    """
+    rows = max(64, room // 4 // _ROW)
+    for start in range(0, theirs.shape[1], rows):
+        others = _near(ours, theirs[:, start : start + rows])
+        if not others.size:
+            continue
+        held = theirs[:, start : start + rows][:, others]
+        for first in range(0, ours.shape[1], rows):
+            mine = _near(held, ours[:, first : first + rows])
+            if mine.size:
+                for i, j in _block(ours[:, first : first + rows][:, mine], held, room // 2):
+                    yield mine[i] + first, others[j] + start
+
+
+def _near(some: Boxes, others: Boxes) -> Indices:
+    """Which of the others meet the box around some."""
+    first, last = some[:2].min(axis=1, initial=np.inf), some[2:].max(axis=1, initial=-np.inf)
+    near = (others[0] <= last[0]) & (others[2] >= first[0]) & (others[1] <= last[1]) & (others[3] >= first[1])
+    return np.flatnonzero(near)
+
+
+def _block(ours: Boxes, theirs: Boxes, room: int) -> Iterator[tuple[Indices, Indices]]:
+    """The pairs of two sets that fit memory: both are sorted by the cells of a grid that suits them."""
+    count = ours.shape[1], theirs.shape[1]
+    if count[0] * count[1] <= _FEW:
+        i, j = np.divmod(np.arange(count[0] * count[1]), count[1])
+        met = meet(ours, i, theirs, j)
+        yield i[met], j[met]
+        return
+    grid = _Grid.fitted(ours, theirs)
+    mine, others = grid.cells(ours), grid.cells(theirs)
+    while grid.size > 1 and _copies(mine) + _copies(others) > _COPIES * sum(count):
+        grid, mine, others = grid.coarser(), mine >> 1, others >> 1
+    a, codes = grid.copies(mine)
+    b, held = grid.copies(others)
+    order = np.argsort(held, kind="stable")
+    b, held = b[order], held[order]
+    del order
+    begin, end = held.searchsorted(codes), held.searchsorted(codes, "right")
+    limit = max(1, min(_MOST_PAIRS, room // 2 // _PAIR))
+    for some, those in expand(begin, end, limit):
+        i, j = a[some], b[those]
+        # Of a pair with several cells in common, the one of the top left corner counts.
+        x, y = np.maximum(mine[0][i], others[0][j]), np.minimum(mine[3][i], others[3][j])
+        once = grid.code(x, y) == codes[some]
+        i, j = i[once], j[once]
+        met = meet(ours, i, theirs, j)
+        yield i[met], j[met]
+
+
+def _copies(cells: Cells) -> int:
+    return int(((cells[2] - cells[0] + 1) * (cells[3] - cells[1] + 1)).sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Grid:
+    """Cells between lines that about as many boxes lie between, of a power of two; `shift` says how many are one."""
+
+    across: npt.NDArray[np.float64]
+    up: npt.NDArray[np.float64]
+    size: int
+
+    @classmethod
+    def fitted(cls, ours: Boxes, theirs: Boxes) -> _Grid:
+        """By a sample of both."""
+        most = max(ours.shape[1], theirs.shape[1])
+        size = 1 << int(np.ceil(np.log2(most) / 2))
+        lines = []
+        for axis in (0, 1):
+            some = [side[axis, :: -(-side.shape[1] // _SAMPLE)] for side in (ours, theirs)]
+            sample = np.sort(np.concatenate(some))
+            lines.append(sample[np.linspace(0, sample.size - 1, size + 1).astype(np.int64)[1:-1]])
+        return cls(lines[0], lines[1], size)
+
+    def cells(self, boxes: Boxes) -> Cells:
+        """The cells of the corners."""
+        lines = (self.across, self.up, self.across, self.up)
+        return np.stack([at.searchsorted(side, "right") for at, side in zip(lines, boxes, strict=True)])
+
+    def coarser(self) -> _Grid:
+        """Half as many cells along each axis: numbers of cells are halved."""
+        return _Grid(self.across[1::2], self.up[1::2], self.size // 2)
+
+    def code(self, x: Cells, y: Cells) -> Cells:
+        """The number of a cell."""
+        return x * self.size + y
+
+    def copies(self, cells: Cells) -> tuple[Indices, Cells]:
+        """For each cell that each box is in, the number of the box and that of the cell."""
+        wide, high = cells[2] - cells[0] + 1, cells[3] - cells[1] + 1
+        counts = wide * high
+        if (counts == 1).all():
+            return np.arange(counts.size), self.code(cells[0], cells[1])
+        which = np.repeat(np.arange(counts.size), counts)
+        step = np.arange(which.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        high = high[which]
+        return which, self.code(cells[0][which] + step // high, cells[1][which] + step % high)

@@ -1,0 +1,161 @@
+"""Columns of boxes, points or geometries, as a spatial join reads them: the box of each row, and exact comparisons.
+
+Geometries are WKB, and shapely compares them, in arrays.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core.errors import ConfigError
+from penstock.core.rows import Indices
+from penstock.kernels import boxes as bx
+from penstock.kernels.boxes import Boxes
+from penstock.kernels.equal import Mask
+from penstock.kernels.vectors import is_numeric
+
+_CORNERS = (("x1", "y1", "x2", "y2"), ("xmin", "ymin", "xmax", "ymax"))
+"""What the fields of a box may be called."""
+
+_PARSED = 1 << 12
+"""Geometries that are read from WKB at a time, where only their boxes are wanted."""
+
+_GEOMETRY = 8
+"""Bytes that a geometry takes for each of its WKB,"""
+
+_OBJECT = 400
+"""and besides."""
+
+
+class Shapes:
+    """The boxes, points or geometries of some rows: one column, or two or four of numbers."""
+
+    def __init__(self, columns: Sequence[pa.Array]) -> None:
+        self.geometries = len(columns) == 1 and _is_binary(columns[0].type)
+        self._columns = columns
+        self._invalid: Mask | None = None
+
+    @property
+    def width(self) -> int:
+        """About how many bytes a geometry takes that is compared."""
+        column = self._columns[0]
+        return _OBJECT + (_GEOMETRY * column.nbytes // max(1, len(column)) if self.geometries else 0)
+
+    def boxes(self) -> Boxes:
+        """The box around each; of those that have none, it has no numbers."""
+        if self.geometries:
+            return self._bounds()
+        (first, *others) = self._columns
+        if others:
+            numbers = [_numbers(column) for column in self._columns]
+            return np.stack(numbers * (4 // len(numbers)))
+        return np.stack([_numbers(pc.struct_field(first, name)) for name in _corners(first.type)])
+
+    def usable(self, boxes: Boxes) -> Mask:
+        """Which can match anything: those that are somewhere, and valid."""
+        good = bx.usable(boxes)
+        return good if self._invalid is None else good & ~self._invalid
+
+    def compared(self, relation: str, i: Indices, other: Shapes, j: Indices, distance: float) -> Mask:
+        """Whether pairs of usable shapes are related, as geometries."""
+        import shapely
+
+        (ours, at), (theirs, there) = self._taken(i), other._taken(j)
+        if relation == "dwithin":
+            return shapely.dwithin(ours[at], theirs[there], distance)  # type: ignore[no-any-return]
+        shapely.prepare(ours)
+        compare = shapely.covers if relation == "contains" else shapely.intersects
+        return compare(ours[at], theirs[there])  # type: ignore[no-any-return]
+
+    def _taken(self, which: Indices) -> tuple[Any, Indices]:
+        """The geometries of some rows, each once, and which of them each is."""
+        import shapely
+
+        once, at = np.unique(which, return_inverse=True)
+        if self.geometries:
+            return _parsed(self._columns[0].take(pa.array(once))), at
+        boxes = Shapes([column.take(pa.array(once)) for column in self._columns]).boxes()
+        made = shapely.box(*boxes)
+        flat = np.flatnonzero((boxes[0] == boxes[2]) | (boxes[1] == boxes[3]))
+        if flat.size:
+            # A polygon without an area is not valid: a line, or a point, is.
+            ends = np.stack([boxes[:2, flat].T, boxes[2:, flat].T], axis=1)
+            points = (ends[:, 0] == ends[:, 1]).all(axis=1)
+            made[flat] = shapely.linestrings(ends)
+            made[flat[points]] = shapely.points(ends[points, 0])
+        return made, at
+
+    def _bounds(self) -> Boxes:
+        import shapely
+
+        column = self._columns[0]
+        boxes, invalid = np.full((4, len(column)), np.nan), np.zeros(len(column), np.bool_)
+        for start in range(0, len(column), _PARSED):
+            part = slice(start, start + _PARSED)
+            parsed = _parsed(column.slice(start, _PARSED))
+            boxes[:, part] = shapely.bounds(parsed).T
+            invalid[part] = ~shapely.is_valid(parsed)
+        self._invalid = invalid
+        return boxes
+
+
+def check_columns(relation: str, schema: pa.Schema, names: Sequence[str]) -> None:
+    """Raise an error unless these columns are boxes, geometries or numbers."""
+    for name in names:
+        if name not in schema.names:
+            raise ConfigError.unknown_column("on", name, schema.names)
+    kinds = [schema.field(name).type for name in names]
+    if len(kinds) > 1:
+        wrong = next((name for name, kind in zip(names, kinds, strict=True) if not is_numeric(kind)), None)
+        if wrong is not None:
+            raise ConfigError(
+                f"{relation}({list(names)}): {wrong!r} is {schema.field(wrong).type}, not a number. Name columns of "
+                f"numbers, or one column of boxes or geometries."
+            )
+        return
+    (kind,) = kinds
+    if _is_binary(kind):
+        if importlib.util.find_spec("shapely") is None:
+            raise ConfigError(
+                f"{relation}({names[0]!r}) is {kind}, so it holds geometries, which shapely reads. It is not "
+                f"installed: pip install 'penstock[spatial]'."
+            )
+    elif not pa.types.is_struct(kind) or not all(is_numeric(kind.field(name).type) for name in _corners(kind)):
+        raise ConfigError(
+            f"{relation}({names[0]!r}) is {kind}. Name a column of structs of x1, y1, x2 and y2, of geometries as WKB, "
+            f"four columns of numbers, or two for points."
+        )
+
+
+def _corners(kind: pa.StructType) -> tuple[str, ...]:
+    """What the fields of a box are called."""
+    fields = {kind.field(n).name for n in range(kind.num_fields)}
+    found = next((names for names in _CORNERS if fields.issuperset(names)), None)
+    if found is None:
+        raise ConfigError(
+            f"A box with the fields {', '.join(sorted(fields))} has no corners. Call them x1, y1, x2 and y2, or xmin, "
+            f"ymin, xmax and ymax."
+        )
+    return found
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _numbers(column: pa.Array) -> bx.Boxes:
+    floats = column if column.type == pa.float64() else pc.cast(column, pa.float64(), safe=False)
+    return floats.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def _parsed(column: pa.Array) -> Any:
+    """Geometries; None for what is none."""
+    import shapely
+
+    return shapely.from_wkb(column.to_numpy(zero_copy_only=False), on_invalid="ignore")

@@ -1,0 +1,247 @@
+"""What a spatial join is asked for: boxes or geometries that meet, ``on=pk.intersects("box", "zone")``.
+
+Inner joins with a `cell` send a copy of each row to every site that one of its cells belongs to, and a pair comes out
+where the top left corner of what its boxes have in common is (spec §2.5). Without one, and where rows of a side are
+kept that met nobody, that side's rows are spread and the other's are everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.budget import Budget
+from penstock.core.checks import is_number
+from penstock.core.errors import ConfigError
+from penstock.core.routes import KEYED, SITE_BITS, Anywhere, Cells, Everywhere, Route
+from penstock.core.rows import Hashes, Indices, RowType
+from penstock.core.within import LEFT, RIGHT
+from penstock.kernels import boxes as bx
+from penstock.kernels.boxes import Boxes, Tiles
+from penstock.kernels.equal import Mask
+from penstock.kernels.route import shared_sites
+from penstock.operators.window_join.matching import Looked, Matching
+from penstock.operators.window_join.shapes import Shapes, check_columns
+
+Relation = Literal["intersects", "contains", "dwithin"]
+
+Columns = str | Sequence[str]
+"""One column of boxes or geometries, or the columns of the corners of boxes, or of the coordinates of points."""
+
+_SITES = 64
+"""Places that cells are dealt out to: a row has no more copies than these, and no more tasks have work."""
+
+_LOOKED = 72
+"""Bytes that the box of a row takes while it is looked at, and what it was made from."""
+
+_TINIEST, _LARGEST = 1e-140, 1e140
+
+
+def intersects(left: Columns, right: Columns | None = None, *, cell: float | None = None) -> Spatial:
+    """Join rows whose boxes or geometries have a point in common: ``on=pk.intersects("box", "zone")``.
+
+    A column holds boxes, as structs of x1, y1, x2, y2 (or xmin, ymin, xmax, ymax), or geometries as WKB, as those of
+    GeoParquet files are; or four columns hold the corners of boxes, or two the coordinates of points. `right` names
+    those of the other stream if it calls them otherwise. Borders belong to boxes and geometries: those that touch
+    match. Numbers are compared as float64. Rows match nothing whose box or geometry is null, empty (x1 > x2), invalid,
+    or has a coordinate that is null or not finite.
+
+    `cell` is how wide the cells are by which rows of an inner join find tasks: best a few times as wide as most boxes.
+    Without it left rows are spread over the tasks, and right rows go to all of them.
+
+    >>> import pyarrow as pa
+    >>> import penstock as pk
+    >>> flow = pk.LocalFlow()
+    >>> cars = flow.source(pa.table({"car": [1, 2], "x": [1.0, 9.0], "y": [1.0, 9.0], "t": [1, 2]}), time="t")
+    >>> zones = flow.source(
+    ...     pa.table({"zone": ["a"], "box": [{"x1": 0.0, "y1": 0.0, "x2": 1.0, "y2": 5.0}], "at": [5]}), time="at"
+    ... )
+    >>> rows = cars.join(zones, on=pk.intersects(["x", "y"], "box")).to_memory()
+    >>> _ = flow.run()
+    >>> rows.table().select(["car", "zone"]).to_pylist()
+    [{'car': 1, 'zone': 'a'}]
+    """
+    return Spatial("intersects", *_sides(left, right), cell=cell)
+
+
+def contains(left: Columns, right: Columns | None = None, *, cell: float | None = None) -> Spatial:
+    """Join rows such that no point of the right box or geometry is outside the left one, as `intersects` does.
+
+    Points on the border are inside, as by ``ST_Covers``.
+
+    >>> contains("zone", ["x", "y"])
+    contains(zone, [x, y])
+    """
+    return Spatial("contains", *_sides(left, right), cell=cell)
+
+
+def dwithin(left: Columns, right: Columns | None = None, *, distance: float, cell: float | None = None) -> Spatial:
+    """Join rows whose boxes or geometries are at most `distance` apart, as `intersects` does.
+
+    Distances are those of the plane, in the unit of the coordinates. Of two boxes: with dx and dy, in float64, how far
+    apart they are along each axis, dx·dx + dy·dy is at most `distance` squared.
+
+    >>> dwithin("box", distance=2.5)
+    dwithin(box, distance=2.5)
+    """
+    return Spatial("dwithin", *_sides(left, right), distance=distance, cell=cell)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Spatial(Matching):
+    """Pairs of boxes or geometries."""
+
+    relation: Relation
+    ours: tuple[str, ...]
+    theirs: tuple[str, ...]
+    distance: float = 0.0
+    cell: float | None = None
+
+    def __post_init__(self) -> None:
+        if not is_number(self.distance) or not (self.distance == 0 or _TINIEST < self.distance < _LARGEST):
+            raise ConfigError(
+                f"distance={self.distance!r} is no distance. Write 0, or a number from {_TINIEST:g} to {_LARGEST:g}, "
+                f"in the unit of the coordinates."
+            )
+        if self.cell is not None and (not is_number(self.cell) or not _TINIEST < self.cell < _LARGEST):
+            raise ConfigError(
+                f"cell={self.cell!r} is no width. Write a number above 0, a few times the width of most boxes, or "
+                f"leave it out."
+            )
+        for side in (self.ours, self.theirs):
+            if len(side) not in (1, 2, 4) or not all(isinstance(name, str) for name in side):
+                raise ConfigError(
+                    f"{self.relation}({list(side)!r}) names no boxes. Write one column of boxes or geometries, as in "
+                    f"pk.{self.relation}('box', …), four columns, as in ['x1', 'y1', 'x2', 'y2'], or two for points, "
+                    f"as in ['x', 'y']."
+                )
+
+    def __str__(self) -> str:
+        ours, theirs = (side[0] if len(side) == 1 else f"[{', '.join(side)}]" for side in (self.ours, self.theirs))
+        columns = ours if ours == theirs else f"{ours}, {theirs}"
+        return f"{self.relation}({columns}{f', distance={self.distance:g}' if self.relation == 'dwithin' else ''})"
+
+    __repr__ = __str__
+
+    @property
+    def identity(self) -> str:
+        """All that it asks for, and the cells: rows are kept by them."""
+        return f"{self}, distance={self.distance!r}, cell={self.cell!r}"
+
+    def columns(self, port: int) -> tuple[str, ...]:
+        """The columns of either side's boxes."""
+        return self.theirs if port == RIGHT else self.ours
+
+    def check(self, left: pa.Schema, right: pa.Schema) -> None:
+        """Columns must be boxes, geometries or numbers."""
+        for schema, names in ((left, self.ours), (right, self.theirs)):
+            check_columns(self.relation, schema, names)
+
+    def route(self, port: int, keeps: tuple[bool, bool]) -> Route:
+        """By cells, if there are some; else one side is spread, one that is kept, and the other is everywhere."""
+        if all(keeps):
+            return KEYED
+        if any(keeps) or self.cell is None:
+            spread = RIGHT if keeps[RIGHT] else LEFT
+            return Anywhere(self.columns(port)) if port == spread else Everywhere()
+        return SpatialCells(self, port)
+
+    @property
+    def tiles(self) -> Tiles:
+        """The cells, and the sites that they belong to."""
+        return Tiles(self.cell or 1.0, _SITES)
+
+    def reaching(self, port: int, boxes: Boxes) -> Boxes:
+        """Boxes that meet those of the other side if they match: the left ones are larger by the distance."""
+        return bx.grown(boxes, self.distance) if port == LEFT else boxes
+
+    def known(self, columns: Sequence[pa.Array]) -> tuple[Mask, Hashes]:
+        """Rows whose boxes are somewhere, and about where."""
+        shapes = Shapes(columns)
+        boxes = shapes.boxes()
+        good = shapes.usable(boxes)
+        return good, bx.sort_codes(boxes if good.all() else boxes[:, good], self.cell)
+
+    def pairs(
+        self, port: int, mine: Looked, theirs: Looked, cells: Cells | None, budget: Budget
+    ) -> Iterator[tuple[Indices, Indices]]:
+        """Boxes that meet, then what they are the boxes of."""
+        size = _LOOKED * (mine.hashes.size + theirs.hashes.size)
+        with budget.hold(size, "boxes to compare"):
+            sides = {port: Shapes(mine.columns), 1 - port: Shapes(theirs.columns)}
+            boxes = {side: shapes.boxes() for side, shapes in sides.items()}
+            reach = self.reaching(LEFT, boxes[LEFT])
+            compare = _Comparison(self, sides[LEFT], boxes[LEFT], sides[RIGHT], boxes[RIGHT])
+            work = budget.room // 2
+            with budget.hold(work, "comparing boxes"):
+                for first, other in shared_sites(mine.hashes, theirs.hashes):
+                    site = mine.hashes[first.start] >> np.uint64(SITE_BITS)
+                    left, right = (first, other) if port == LEFT else (other, first)
+                    for i, j in bx.meeting(reach[:, left], boxes[RIGHT][:, right], work // 2):
+                        i, j = i + left.start, j + right.start
+                        if cells is not None:
+                            ours = _as_sites(self.tiles.owner(reach, i, boxes[RIGHT], j)) == site
+                            i, j = i[ours], j[ours]
+                        for some, those in compare.matching(i, j, work // 4):
+                            yield (some, those) if port == LEFT else (those, some)
+
+
+@dataclass(frozen=True, slots=True)
+class SpatialCells(Cells):
+    """The sites of the cells that a row's box touches, of one side."""
+
+    by: Spatial
+    port: int
+
+    def touched(self, types: RowType, rows: pa.RecordBatch) -> tuple[Indices, Hashes]:
+        """Rows that are nowhere have no copy: nobody would meet them."""
+        shapes = Shapes([types.column(rows, name) for name in self.by.columns(self.port)])
+        boxes = shapes.boxes()
+        good = np.flatnonzero(shapes.usable(boxes))
+        which, sites = self.by.tiles.touched(self.by.reaching(self.port, boxes[:, good]))
+        return good[which], _as_sites(sites)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Comparison:
+    """Candidates, whose boxes meet, compared as asked."""
+
+    by: Spatial
+    left: Shapes
+    left_boxes: Boxes
+    right: Shapes
+    right_boxes: Boxes
+
+    def matching(self, i: Indices, j: Indices, room: int) -> Iterator[tuple[Indices, Indices]]:
+        """The pairs that match."""
+        if not (self.left.geometries or self.right.geometries):
+            match = self._boxes(i, j)
+            yield (i, j) if match.all() else (i[match], j[match])
+            return
+        each = self.left.width + self.right.width
+        limit = max(1, room // each)
+        for start in range(0, i.size, limit):
+            some, those = i[start : start + limit], j[start : start + limit]
+            match = self.left.compared(self.by.relation, some, self.right, those, self.by.distance)
+            yield some[match], those[match]
+
+    def _boxes(self, i: Indices, j: Indices) -> Mask:
+        if self.by.relation == "contains":
+            return bx.cover(self.left_boxes, i, self.right_boxes, j)
+        if self.by.relation == "dwithin":
+            return bx.within(self.left_boxes, i, self.right_boxes, j, self.by.distance)
+        return np.ones(i.size, np.bool_)
+
+
+def _as_sites(numbers: Hashes) -> Hashes:
+    """Numbers of sites, below 64, spread over 32 bits."""
+    return numbers * np.uint64((1 << SITE_BITS) // _SITES)
+
+
+def _sides(left: Columns, right: Columns | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    ours = (left,) if isinstance(left, str) else tuple(left)
+    return ours, ours if right is None else (right,) if isinstance(right, str) else tuple(right)
