@@ -19,8 +19,12 @@ Then, in process and by counts alone, how many results RRPJ, XJoin and RPJ have 
 with 4 % of it in memory: keys are skewed alike in both streams, and half of the partitions have none in common, as in
 the source's non-uniform data (progressive-joins §2.4, §6.5).
 
+Then two streams of boxes, half a million each, of which those are joined that meet: ``penstock@spatial`` beside
+``spark-cells@spatial``, Spark's own join of the cells that boxes touch (`progressive_spatial`).
+
 Ratios in the JSON: ``spark-rocksdb`` and ``duckdb`` are their seconds for the whole job ÷ penstock's;
 ``spark-rocksdb@first10`` is Spark's seconds for the whole job ÷ penstock's until a tenth of the results is out;
+``spark-cells@spatial`` is its seconds ÷ those of ``penstock@spatial``;
 ``xjoin@half`` and ``rpj@half`` are RRPJ's results at half of the input ÷ theirs. Those of a peer that was stopped after
 ``PATIENCE`` seconds are bounds, and listed as such. ``--quick`` has a fifth of the rows in five micro-batches.
 """
@@ -42,6 +46,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+import progressive_spatial as spatial
 import window_join as base
 
 SHARES = (1, 10, 50, 100)
@@ -129,6 +134,7 @@ def main(quick: bool, only: Sequence[str] = (), size: Size | None = None) -> dic
             flush=True,
         )
         results = {name: checked(name, engine(job, patience)) for name, engine in engines.items()}
+        results |= boxes(Path(directory), size, patience, only)
     counts = halves(size.tuples) if not only or "half" in only else {}
     base.print_plain(table(results))
     if counts:
@@ -136,6 +142,17 @@ def main(quick: bool, only: Sequence[str] = (), size: Size | None = None) -> dic
     summary = summarise(results, counts)
     print(json.dumps(summary))
     return summary
+
+
+def boxes(directory: Path, size: Size, patience: float, only: Sequence[str]) -> dict[str, Delivered]:
+    """The spatial case; few boxes go first."""
+    engines = {name: engine for name, engine in spatial.ENGINES.items() if not only or name in only}
+    results: dict[str, Delivered] = {}
+    for rows, batches in ((FEW.rows, FEW.batches), (size.rows // 2, size.batches)) if engines else ():
+        job = spatial.generate(directory / f"boxes-{rows}", rows, batches, MEMORY)
+        given = Job(job.directory, job.rows, job.batches, job.matches, job.memory)
+        results = {name: checked(name, delivered(given, *engine(job, patience))) for name, engine in engines.items()}
+    return results
 
 
 def checked(name: str, run: Delivered) -> Delivered:
@@ -310,7 +327,8 @@ def table(results: Mapping[str, Delivered]) -> Any:
         times = [run.until(share) for share in SHARES]
         mark = "" if run.finished else ">"
         cells = ["–" if seconds is None else f"{seconds:.2f}" for seconds in times]
-        ratio = "–" if own is None else f"{mark}{run.total / own.total:.2f}"
+        compared = results.get("penstock@spatial") if name.endswith("@spatial") else own
+        ratio = "–" if compared is None else f"{mark}{run.total / compared.total:.2f}"
         rows.append((name, *cells, f"{'<' if mark else ''}{run.rows_in / run.total:,.0f}", ratio))
     return rows
 
@@ -331,6 +349,8 @@ def summarise(results: Mapping[str, Delivered], counts: Mapping[str, int]) -> di
         soon = own.until(10)
         if "spark-rocksdb" in results and soon is not None:
             ratio["spark-rocksdb@first10"] = results["spark-rocksdb"].total / soon
+    if results.keys() >= spatial.ENGINES.keys():
+        ratio["spark-cells@spatial"] = results["spark-cells@spatial"].total / results["penstock@spatial"].total
     until = {
         name: {str(share): round(seconds, 2) for share in SHARES if (seconds := run.until(share)) is not None}
         for name, run in results.items()

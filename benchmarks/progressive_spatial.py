@@ -8,7 +8,7 @@ that a box meets two of the other stream on average; ten micro-batches. The same
   into their cells, cells are joined, and a pair counts if its boxes meet and the cell has the top left corner of what
   they have in common, so that it counts once. This is how one writes a spatial join in Spark SQL.
 
-Cells are four times as wide as boxes for Spark, which compares all boxes of a cell with each other, and ``WIDE`` times for
+Cells are four times as wide as boxes for Spark, which compares all boxes of a cell with each other, and 64 times for
 penstock, which sends rows to tasks by them and finds pairs there by itself. DuckDB says how many pairs there are.
 """
 

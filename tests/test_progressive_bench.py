@@ -10,6 +10,8 @@ from types import ModuleType
 import pyarrow.dataset as ds
 import pytest
 
+import penstock as pk
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 
@@ -79,3 +81,25 @@ def test_the_table_marks_the_bound_of_an_engine_that_was_stopped(bench: ModuleTy
 def test_another_number_of_rows_fails_the_benchmark(bench: ModuleType):
     with pytest.raises(RuntimeError, match="rrpj put out 99 rows, not 98: its time means nothing"):
         bench.checked("rrpj", bench.Delivered((1.0,), (99,), 98, 50))
+
+
+def test_the_spatial_ratio_is_of_whole_jobs(bench: ModuleType):
+    boxes = {
+        "penstock@spatial": bench.Delivered((0.5, 2.0), (50, 100), 100, 50),
+        "spark-cells@spatial": bench.Delivered((5.0,), (100,), 100, 50),
+    }
+    assert bench.summarise(boxes, {})["ratio"] == {"spark-cells@spatial": 2.5}
+    assert [line[-1] for line in bench.table(boxes)[1:]] == ["1.00", "2.50"]
+
+
+def test_a_box_meets_two_others_as_duckdb_counts_them(bench: ModuleType, tmp_path: Path):
+    job = bench.spatial.generate(tmp_path / "job", rows=3000, batches=3, memory=0.1)
+    assert job.matches == pytest.approx(2 * 3000, rel=0.1)
+    flow = pk.LocalFlow(memory="64 MB")
+    left, right = (
+        flow.source([ds.dataset(path).to_table() for path in sorted(job.folder(name).iterdir())], time="t", name=name)
+        for name in ("left", "right")
+    )
+    rows = left.join(right, on=pk.intersects(bench.spatial.CORNERS)).to_memory()
+    flow.run()
+    assert rows.table().num_rows == job.matches

@@ -20,3 +20,9 @@ def test_it_runs_penstock_and_sparks_own_join(spark: SparkSession, capsys: pytes
     assert {"penstock", "rrpj", "spark-rocksdb"} == summary["seconds_until"].keys()
     assert {"spark-rocksdb", "spark-rocksdb@first10"} == summary["ratio"].keys()
     assert '"bench": "progressive"' in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_it_joins_boxes_as_sparks_own_join_of_cells_does(spark: SparkSession):
+    bench = importlib.import_module("progressive")
+    summary = bench.main(True, ["penstock@spatial", "spark-cells@spatial"], bench.FEW)
+    assert summary["ratio"].keys() == {"spark-cells@spatial"}
