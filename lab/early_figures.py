@@ -338,7 +338,7 @@ EXPERIMENTS = (
         scale=1.0,
         seeds=5,
         streams=f"two sets of 50 K boxes in five clusters, cluster by cluster; {_FRAMES}",
-        remark="Arrivals take 100,000 s and the work of any method little beside them: static is done with its join soon "
+        remark="Arrivals take 100,000 s, and the work of any method little beside them: static is done soon "
         "after the last record, and three quarters of the results of the others are not out much before it.",
     ),
 )
