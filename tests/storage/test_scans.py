@@ -231,6 +231,32 @@ def test_wide_rows_after_narrow_ones_do_not_make_a_large_piece(tmp_path):
     assert sum(piece.num_rows for piece in pieces) == len(texts)
 
 
+def pieces_of(folder: Path, number: int, texts: list[str], size: int) -> list[pa.Table]:
+    """One more file of a folder, in pieces."""
+    path = folder / f"{number}.parquet"
+    pq.write_table(pa.table({"t": np.arange(len(texts)), "w": texts}), path)
+    files = files_of("parquet", folder, None, None, None)
+    pieces = list(read_file(files, str(path), files.columns, size))
+    assert pa.concat_tables(pieces).column("w").to_pylist() == texts
+    return pieces
+
+
+def test_a_file_is_read_in_large_pieces_at_once_after_one_of_the_same_folder(tmp_path):
+    texts = [f"{n:0100}" for n in range(20_000)]
+    assert len(pieces_of(tmp_path, 0, texts, 1_200_000)) > 3, "how wide rows are had to be seen first"
+    pieces = pieces_of(tmp_path, 1, texts, 1_200_000)
+    assert len(pieces) == 2
+    assert max(piece.nbytes for piece in pieces) <= 1_200_000
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_a_file_of_wider_rows_than_the_last_makes_no_large_piece(tmp_path, repeated):
+    pieces_of(tmp_path, 0, ["a"] * 20_000, 1_000_000)
+    wide = ["z" * 2000] * 20_000 if repeated else [f"{n:02000}" for n in range(20_000)]
+    pieces = pieces_of(tmp_path, 1, wide, 1_000_000)
+    assert max(piece.nbytes for piece in pieces) <= 2_000_000
+
+
 @pytest.mark.parametrize("limit", [64, 1 << 20])
 @pytest.mark.parametrize("size", [None, 1, 200_000])
 def test_texts_may_stay_encoded_and_mean_the_same(tmp_path, limit, size):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,6 +39,9 @@ _SMALLEST = 1 << 7
 
 _GROWTH = 16
 """and how many times as many may be read next."""
+
+_FOLDERS = 256
+"""How many sources are remembered by how wide their rows are."""
 
 _CODE = 8
 """Bytes of a text in a Parquet file up to which it is taken to be encoded: it repeats, or is null."""
@@ -117,7 +120,7 @@ def read_file(
         if files.inside == "parquet":
             within = pa.schema([field for field in columns if field.name not in given])
             extra = sum(map(_width, given.values()))
-            pieces = _read_parquet(system, path, within, size, group, extra)
+            pieces = _read_parquet(system, path, within, size, group, extra, files.path)
         else:
             pieces = _READERS[files.inside](system, path, columns, size)
         for piece in pieces:
@@ -267,9 +270,9 @@ def _parquet_file(
 
 
 def _read_parquet(
-    system: fs.FileSystem, path: str, columns: pa.Schema, size: int | None, group: int | None, extra: int
+    system: fs.FileSystem, path: str, columns: pa.Schema, size: int | None, group: int | None, extra: int, folder: str
 ) -> Iterator[pa.Table]:
-    """The rows of a file; each will take so many `extra` bytes for columns that are not in it."""
+    """The rows of a file in a folder; each will take so many `extra` bytes for columns that are not in it."""
     with _parquet_file(system, path) as file:
         groups = range(file.num_row_groups) if group is None else [group]
         there = set(file.schema_arrow.names)
@@ -282,71 +285,129 @@ def _read_parquet(
                 yield _of_length(min(most, rows - start))
             return
         paths = [leaf for leaf, _ in leaves]
-        rows = _SMALLEST
+        seen = (folder, *paths)
+        known = _WIDTHS.get(seen)
+        widest = 0
         for number in groups:
-            encoded = _encoded(file.metadata.row_group(number), leaves)
+            chunks = _chunks(file.metadata.row_group(number), leaves)
+            encoded = [chunk.path for chunk in chunks if chunk.encoded]
             with _parquet_file(system, path, file.metadata, encoded) as coded:
-                pieces = _Pieces(number, paths, size, extra, rows)
+                told = sum(chunk.width for chunk in chunks)
+                pieces = _Pieces(number, paths, size, extra, None if known is None else max(known, told))
                 try:
                     yield from pieces.of(coded)
                 except pa.ArrowNotImplementedError:
                     # A field of a struct whose texts are encoded in a part of the row group only.
                     yield from pieces.of(file)
-                rows = pieces.rows
+                known = widest = max(widest, pieces.widest)
+        if size is not None and widest:
+            _WIDTHS.put(seen, widest)
 
 
-def _encoded(about: pq.RowGroupMetaData, leaves: Sequence[tuple[str, pa.DataType]]) -> list[str]:
-    """The texts among some columns that a row group has encoded, as far as sizes tell."""
-    texts = {path for path, kind in leaves if kind in (pa.string(), pa.binary())}
-    parts = (about.column(place) for place in range(about.num_columns))
-    return [
-        part.path_in_schema
-        for part in parts
-        if part.path_in_schema in texts
-        and part.has_dictionary_page
-        and part.total_uncompressed_size <= _CODE * part.num_values
-    ]
+class _Widths:
+    """How wide rows of a folder were in the file that was read last, by the columns that were read.
+
+    Files that follow one another mostly have rows of about the same width.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, ...], int] = {}
+
+    def get(self, of: tuple[str, ...]) -> int | None:
+        """Bytes of the widest rows; None if none were read."""
+        return self._known.get(of)
+
+    def put(self, of: tuple[str, ...], width: int) -> None:
+        """Remember a width; those that were remembered first go."""
+        self._known.pop(of, None)
+        self._known[of] = width
+        for old in list(self._known)[: max(0, len(self._known) - _FOLDERS)]:
+            self._known.pop(old, None)
+
+
+_WIDTHS = _Widths()
+
+
+class _Chunk(NamedTuple):
+    """A column of a row group, as far as the file's metadata tells."""
+
+    path: str
+    encoded: bool
+    """Whether it is of texts that are encoded, as far as sizes tell."""
+    width: float
+    """Bytes of its values in a row; what texts that are encoded take is not known."""
+
+
+def _chunks(about: pq.RowGroupMetaData, leaves: Sequence[tuple[str, pa.DataType]]) -> list[_Chunk]:
+    """Those of some columns; a column of lists has several."""
+    kinds = dict(leaves)
+    texts = (pa.string(), pa.binary())
+    found = []
+    for place in range(about.num_columns):
+        part = about.column(place)
+        path = part.path_in_schema
+        if path not in kinds and not any(path.startswith(f"{leaf}.") for leaf in kinds):
+            continue
+        size, kind = part.total_uncompressed_size, kinds.get(path)
+        encoded = kind in texts and part.has_dictionary_page and size <= _CODE * part.num_values
+        width = size / max(1, about.num_rows)
+        if kind is not None and pa.types.is_primitive(kind):
+            width = kind.bit_width / 8
+        found.append(_Chunk(path, encoded, width))
+    return found
 
 
 class _Pieces:
     """A row group in batches of about `size` bytes. How wide rows are is not known before they are read.
 
-    So the first batch has few rows, and each tells how many the next may have. To go on with another number the reader
-    begins anew and passes over what it has given.
+    So the first batch has few rows, unless rows are expected to have a `width`, and each tells how many the next may
+    have. To go on with another number the reader begins anew and passes over what it has given.
     """
 
-    def __init__(self, group: int, leaves: list[str], size: int | None, extra: int, rows: int) -> None:
+    def __init__(self, group: int, leaves: list[str], size: int | None, extra: int, width: float | None) -> None:
         self._group = group
         self._leaves = leaves
         self._size = size
         self._extra = extra
-        self.rows = _PIECE if size is None else rows
+        self._rows = _PIECE if size is None else _SMALLEST if width is None else self._fit(width)
         """How many rows the next batch may have."""
         self._done = 0
+        self.widest = 0
+        """Bytes of a row of the batch with the widest ones."""
 
     def of(self, file: pq.ParquetFile) -> Iterator[pa.Table]:
         """Those of a file that have not been given yet."""
         while True:
-            skip, more = self._done, self.rows
+            skip, more = self._done, self._rows
             threads = self._size is None or self._size >= IN_THREADS
             for batch in file.iter_batches(
-                self.rows, row_groups=[self._group], columns=self._leaves, use_threads=threads
+                self._rows, row_groups=[self._group], columns=self._leaves, use_threads=threads
             ):
                 fresh = batch.slice(min(skip, batch.num_rows))
                 skip -= batch.num_rows - fresh.num_rows
                 if not fresh.num_rows:
                     continue
                 self._done += fresh.num_rows
-                yield pa.Table.from_batches([fresh])
                 if self._size is None:
+                    yield pa.Table.from_batches([fresh])
                     continue
-                width = -(-sum(map(_decoded, fresh.columns)) // fresh.num_rows) + self._extra
-                more = min(_PIECE, _GROWTH * self.rows, max(_SMALLEST, self._size // max(1, width)))
-                if more >= 2 * self.rows or 2 * more <= self.rows:
+                width = -(-sum(map(_decoded, fresh.columns)) // fresh.num_rows)
+                self.widest = max(self.widest, width)
+                fit = self._fit(width)
+                # What is encoded gets wide only where it is decoded.
+                some = fresh.num_rows if fresh.num_rows < 2 * fit else fit
+                for start in range(0, fresh.num_rows, some):
+                    yield pa.Table.from_batches([fresh.slice(start, some)])
+                more = min(_GROWTH * self._rows, fit)
+                if more >= 2 * self._rows or 2 * more <= self._rows:
                     break
             else:
                 return
-            self.rows = more
+            self._rows = more
+
+    def _fit(self, width: float) -> int:
+        """How many rows of a width make a batch."""
+        return min(_PIECE, max(_SMALLEST, int((self._size or 0) / max(1.0, width + self._extra))))
 
 
 def _decoded(column: pa.Array) -> int:
