@@ -6,6 +6,7 @@ import logging
 import time as clock
 import uuid
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
@@ -63,6 +64,8 @@ class Engine:
         self._rows = 0
         """How many rows the last epoch had."""
         self._old: Ledger | None = None
+        self._writing: Future[None] | None = None
+        """The plan of the running epoch on its way to disk."""
         self.trigger: float | None = None
         """Seconds from one epoch to the next, if they are given."""
 
@@ -125,8 +128,23 @@ class Engine:
             late=late,
             sites=course.sites(shards),
         )
-        self.checkpoint.plan(plan)
+        self._write(plan)
         return plan
+
+    def _write(self, plan: Plan) -> None:
+        """Write a plan. A disk takes its time: where the driver is, rows are read in the meantime."""
+        if plan.place != "driver" or not self.checkpoint.records.local:
+            self.checkpoint.plan(plan)
+            return
+        thread = ThreadPoolExecutor(1, "penstock-plan")
+        self._writing = thread.submit(self.checkpoint.plan, plan)
+        thread.shutdown(wait=False)
+
+    def _written(self) -> None:
+        """Wait until the plan is on disk: what others see of an epoch may not come before."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
 
     def _leave_behind(self, files: Mapping[SourceNode, Sequence[InputFile]]) -> dict[str, tuple[int, int]]:
         """The sources whose rows are to leave payload behind; their files are numbered, and that is on record."""
@@ -173,7 +191,10 @@ class Engine:
         self.course.tasks = self._count_slots()
         files = self.assembly.files(epoch, end)
         plan = self.next_plan(epoch, clock.time_ns() // 1000, end, files, batch)
-        ran, frames, seen = self._attempt(plan, batch, files)
+        try:
+            ran, frames, seen = self._attempt(plan, batch, files)
+        finally:
+            self._written()
         ledger, operators = self._settle(plan, frames, seen)
         self.checkpoint.commit(ledger)
         self._clean(ledger, frames.attempt)
@@ -230,8 +251,9 @@ class Engine:
         if place == "driver":
             here = EpochHere(self.assembly, plan, attempt, files)
             try:
-                return place, here, here.deliver(batch)
+                return place, here, here.deliver(batch, self._written)
             except BudgetError:
+                self._written()
                 self.placement.did_not_fit()
                 self._forget(attempt)
                 attempt, place = _new_attempt(plan), self.placement.elsewhere

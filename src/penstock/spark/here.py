@@ -7,7 +7,7 @@ on the same state. It takes no more memory than a task: an epoch that turns out 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -72,12 +72,15 @@ class EpochHere:
         self.tracks: Tracks = plan.tracks
         """How far the sources are, as operators are told."""
 
-    def deliver(self, batch: DataFrame | None) -> dict[str, Counted]:
-        """Run every operator and hand every sink its rows; what each source showed comes back."""
-        with allocating_within(self._flow.course.share):
-            return self._deliver(batch)
+    def deliver(self, batch: DataFrame | None, planned: Callable[[], None]) -> dict[str, Counted]:
+        """Run every operator and hand every sink its rows; what each source showed comes back.
 
-    def _deliver(self, batch: DataFrame | None) -> dict[str, Counted]:
+        `planned` is called once rows are read: it returns when the plan is on disk.
+        """
+        with allocating_within(self._flow.course.share):
+            return self._deliver(batch, planned)
+
+    def _deliver(self, batch: DataFrame | None, planned: Callable[[], None]) -> dict[str, Counted]:
         course, epoch = self._flow.course, self._plan.epoch
         workers = _Workers(self._flow, self._plan, self.attempt)
         self._budget = budget = TrimmedBudget(course.share // ROWS_HERE)
@@ -90,6 +93,7 @@ class EpochHere:
                 pieces[source] = [_slices(fetched.pop(source))]
             run = Epoch(course, self._plan, self._flow.sinks, pieces, workers, self._followed, budget, self._threads)
         self.tracks = run.tracks
+        planned()
         again = [sink for sink in self._flow.sinks if sink.delivery == "exactly once" or drops(sink)]
         once = [sink for sink in self._flow.sinks if sink not in again]
         # What may not be delivered twice is computed first and delivered last: the memory may turn out to be too small.

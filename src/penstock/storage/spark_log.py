@@ -43,6 +43,8 @@ class SparkLog:
         self._records = records
         self._known: dict[str, str] = {}
         """Checksums of source logs that were read before: Spark never writes the same one twice."""
+        self._unsynced: list[str] = []
+        """What was noted, and may still be lost in a power cut."""
 
     @property
     def local(self) -> bool:
@@ -50,17 +52,29 @@ class SparkLog:
         return self._records.local
 
     def batch(self, epoch: int) -> dict[str, str]:
-        """What identifies the rows that Spark brings for `epoch`. From here on it survives a power cut."""
+        """What identifies the rows that Spark brings for `epoch`. Once `keep` returns, it survives a power cut."""
         noted = {}
         sources = self._newest_sources()
         for name in [f"offsets/{epoch}", *(name for name in sources if name not in self._known)]:
             content = self._records.content(f"spark/{name}")
             if content is not None:
                 noted[name] = _checksum(name, content)
-        self._sync(noted)
+        if not self._known and self._records.content("spark/metadata") is not None:
+            self._unsynced += ["metadata", "sources/"]
+        self._unsynced += noted
         known = {**self._known, **noted}
         self._known = {name: known[name] for name in sources if name in known}
         return {**noted, **self._known}
+
+    def keep(self) -> None:
+        """Make the files that were noted survive a power cut."""
+        names, self._unsynced = self._unsynced, []
+        if self._records.local:
+            for name in names:
+                if not name.endswith("/"):
+                    sync_file(self._records.path(f"spark/{name}"))
+            for folder in {f"spark/{name}".rpartition("/")[0] for name in names}:
+                self._records.sync(folder)
 
     def compare(self, noted: Batch, epoch: int) -> None:
         """Raise if Spark's files are not those that were there when `epoch` was planned or committed."""
@@ -209,17 +223,6 @@ class SparkLog:
             newest = sorted(log for log in logs if log[0] >= first and (log[1] or log[0] > first or not first))
             names += [f"sources{folder}/{name}" for _, _, name in newest[-_MOST:]]
         return names
-
-    def _sync(self, names: Mapping[str, str]) -> None:
-        if self._records.local:
-            if not self._known and self._records.content("spark/metadata") is not None:
-                sync_file(self._records.path("spark/metadata"))
-                self._records.sync("spark/sources")
-                self._records.sync("spark")
-            for name in names:
-                sync_file(self._records.path(f"spark/{name}"))
-            for folder in {name.rpartition("/")[0] for name in names}:
-                self._records.sync(f"spark/{folder}")
 
 
 def _lines_of(number: int, log: bytes) -> Iterator[bytes]:

@@ -290,7 +290,11 @@ class Checkpoint:
         return None if record is None else self._parsed(name, Plan.from_json, record)
 
     def plan(self, plan: Plan) -> None:
-        """Write what an epoch is about to do; the plans before its predecessor's go."""
+        """Write what an epoch is about to do; the plans before its predecessor's go.
+
+        What it notes of Spark's files survives a power cut before it does.
+        """
+        self.spark.keep()
         self._create(f"plan/{plan.epoch:08d}.json", plan.epoch, plan.to_json())
         for epoch in self._numbers("plan"):
             if epoch < plan.epoch - 1:
