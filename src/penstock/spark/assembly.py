@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from penstock.core.files import InputFile, as_read
 from penstock.flow.graph import OperatorNode, SourceNode
@@ -101,19 +102,27 @@ class Assembly:
         data = source.data.frame if isinstance(source.data, SegmentStream) else source.data
         return self.source_rows.gathered(source, data)
 
+    @property
+    def brings_rows(self) -> bool:
+        """Whether the streaming query has rows: those of files are read beside it."""
+        return any(source not in self.file_sources for source in self.scanned)
+
     def stream(self) -> DataFrame:
         """The streaming sources' rows, and a heartbeat that keeps epochs coming when they are silent."""
         beat = self.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1)
+        # What Spark knows to be empty it does not plan for.
+        silent = beat.load().where(sf.lit(False))
+        nothing = self.source_rows.nothing() if self.brings_rows else [sf.lit(0).alias(SOURCE)]
         rows = [
-            _given(source).names(partial(self.checkpoint.spark.all_files, place)).select(*self.source_rows.nothing())
+            _given(source).names(partial(self.checkpoint.spark.all_files, place)).select(*nothing)
             if source in self.file_sources
             else self.rows_given(source)
             for place, source in enumerate(self.scanned)
         ]
-        return union([*rows, beat.load().where("value < 0").select(*self.source_rows.nothing())])
+        return union([*rows, silent.select(*nothing)])
 
     def unsegmented(self, batch: DataFrame) -> DataFrame:
-        """The rows of a micro-batch that are not put into segments."""
+        """The rows of a micro-batch that are not put into segments; it has some (`brings_rows`)."""
         gone = [str(self.source_rows.number(source)) for source in self.segmented if source not in self.file_sources]
         return batch.where(f"{SOURCE} NOT IN ({', '.join(gone)})") if gone else batch
 

@@ -38,6 +38,9 @@ _WAIT = 0.5
 _SOON = 0.01
 """Seconds between two looks at whether a query has been started."""
 
+_INITIALIZED = 10.0
+"""Seconds to wait at most until Spark has made the sources of a query."""
+
 _LOG_WRITER = "spark.sql.streaming.checkpointFileManagerClass"
 _BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """How Spark writes the logs of a query: which offsets an epoch has, and that it is done."""
@@ -172,8 +175,15 @@ class SparkQuery:
         # The query's own session is a copy of the user's as it is now.
         with settings(self._spark, self._wanted | _logs_without_programs(self._spark, spark_checkpoint)):
             self._query = writer.option("checkpointLocation", spark_checkpoint).trigger(**trigger).start()
+            self._await_sources(self._query)
         self._use.query = self._query
         self._stop_if_ended()
+
+    def _await_sources(self, query: StreamingQuery) -> None:
+        """Wait until Spark has made the sources: they keep their logs by what the user's session says then."""
+        end = time.monotonic() + _INITIALIZED
+        while query.isActive and query.status["message"].startswith("Initializing") and time.monotonic() < end:
+            time.sleep(_SOON)
 
     def _run(self, end: bool) -> None:
         unfinished = self._engine.checkpoint.planned(self._engine.ledger.epoch + 1)

@@ -37,7 +37,7 @@ class Segmenting:
         flow = self._flow
         ours = [s for s in flow.segmented if s not in flow.file_sources and (some is None or s in some)]
         parts = [flow.rows_given(source) for source in ours if self._static and not source.data.isStreaming]
-        if batch is not None and (parts or any(source.data.isStreaming for source in ours)):
+        if batch is not None and flow.brings_rows and (parts or any(source.data.isStreaming for source in ours)):
             parts.insert(0, batch)
         if not parts:
             return {}

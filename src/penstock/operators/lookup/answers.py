@@ -22,6 +22,9 @@ Mask = npt.NDArray[np.bool_]
 
 _LARGEST_CHUNK = 1 << 16
 
+_AT_HAND = 1 << 20
+"""Bytes of master rows that stay close to the processor, in whatever order they are read."""
+
 _PAIR = 32
 """Bytes that a pair takes while it is on its way: two indices, and their copies."""
 
@@ -63,12 +66,16 @@ class Answers:
         order = np.argsort(hashes)
         hashes = hashes[order]
         begin, count = run_lengths(held, hashes, held.searchsorted(hashes), np.full(hashes.size, held.size))
+        # Master rows at hand are as quickly read in any order; stream rows that come out in theirs need not be copied.
+        in_order = master.nbytes <= _AT_HAND
+        if in_order:
+            begin, count = _unsorted(begin, order), _unsorted(count, order)
         row = rows.nbytes // rows.num_rows + master.nbytes // master.num_rows + _PAIR
         limit = max(1, min(_LARGEST_CHUNK, int(self._budget.room / 3 / row)))
         ours, theirs = self.keys(rows), self.master_keys(master)
         with self._budget.hold(limit * _PAIR, "pairs of a lookup"):
             for place, j in expand(begin, begin + count, limit):
-                i = order[place]
+                i = place if in_order else order[place]
                 equal = same_rows(ours, i, theirs, j)
                 yield (i, j) if equal.all() else (i[equal], j[equal])
 
@@ -94,9 +101,23 @@ class Answers:
         arrays: list[pa.Array] = []
         for (ours, name), field in zip(self._columns, self._output, strict=True):
             if ours:
-                arrays.append(self._stream.column(rows, name).take(pa.array(i)))
+                arrays.append(_at(self._stream.column(rows, name), i))
             elif master is None:
                 arrays.append(pa.nulls(i.size, field.type))
             else:
                 arrays.append(master.column(name).take(pa.array(j)))
         return Out("results", pa.RecordBatch.from_arrays(arrays, schema=self._output))
+
+
+def _unsorted(values: Indices, order: Indices) -> Indices:
+    """Values that are in an order, as they were before."""
+    before = np.empty_like(values)
+    before[order] = values
+    return before
+
+
+def _at(column: pa.Array, places: Indices) -> pa.Array:
+    """The values at some places; those that lie together are not copied."""
+    if places.size and bool((places[1:] - places[:-1] == 1).all()):
+        return column.slice(int(places[0]), places.size)
+    return column.take(pa.array(places))

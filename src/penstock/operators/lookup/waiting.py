@@ -114,9 +114,11 @@ class Waiting:
         self._append(rows)
 
     def rows(self, which: Mask | Indices) -> pa.RecordBatch:
-        """Copies of some of the rows, in their order; places ascend."""
+        """Some of the rows, in their order; places ascend. Of a batch that all of them are, they are no copies."""
         places = self._column("place")[which]
-        parts = [batch.take(pa.array(mine)) for batch, mine in self._where(places)]
+        parts = [
+            batch if mine.size == batch.num_rows else batch.take(pa.array(mine)) for batch, mine in self._where(places)
+        ]
         return concat(parts, self._schema)
 
     def take(self, which: Mask) -> tuple[pa.RecordBatch, dict[str, Indices]]:
