@@ -26,6 +26,8 @@ class Experience:
         """How many rows, or partials of rows, each operator took in the last epoch, and how many bytes they were."""
         self._as_rows: dict[str, int] = {}
         """Until which epoch an operator takes rows as they are: they make almost as many partials."""
+        self.late_rows = False
+        """Whether rows of the last epoch came late: then they are best counted as they pass."""
 
     def saw(self, node: OperatorNode, rows: int, nbytes: int) -> None:
         """An operator took so many rows, or partials of rows."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation
@@ -42,7 +42,17 @@ from penstock.spark.arrivals import Arrivals, Inlet
 from penstock.spark.assembly import Assembly
 from penstock.spark.blobs import BLOBS, ROLL_CALL
 from penstock.spark.first_half import FirstHalf
-from penstock.spark.lateness import REASON, Counted, counted, counters, in_time, judged, missed
+from penstock.spark.lateness import (
+    REASON,
+    Counted,
+    counted,
+    counted_by_ends,
+    counters,
+    ends,
+    in_time,
+    judged,
+    missed,
+)
 from penstock.spark.layout import (
     IN_TIME,
     LATE,
@@ -62,6 +72,7 @@ from penstock.spark.layout import (
 from penstock.spark.onward import Give, Onward, Then, Write
 from penstock.spark.placing import PlaceTask
 from penstock.spark.sinks import deliver, deliver_counted, deliver_written, writes_here
+from penstock.spark.source_rows import SourceRows
 from penstock.spark.task import ShardTask
 from penstock.spark.types import (
     arrow_columns,
@@ -136,17 +147,19 @@ class EpochFrames:
         return seen
 
     def _deliver_all(self, batch: DataFrame | None) -> dict[str, Counted]:
-        course, counts = self._course, Observation()
-        rows = self._tagged(self._rows(batch).observe(counts, *counters(self._flow.source_rows)))
+        course, experience = self._course, self._flow.experience
+        counts = _Counts(self._flow.source_rows, course.ledger.tracks, self._rows(batch), experience.late_rows)
+        rows = self._tagged(counts.rows)
         closing = any(node.config.sees_ahead for node in course.operators)
         if self._uses["batch"] > 1 or (len(self.native) < len(course.operators) and closing):
             rows = self._keep(self._gathered(rows, self._uses["batch"]))
         try:
             if closing:
                 self._first.look_ahead(rows, self._keep)
-                self.tracks = self.followed(counted(self._flow.source_rows.sources, counts.get))
+                self.tracks = self.followed(counts.seen)
             self._deliver_results(rows)
-            seen = self._with_turned_away(rows, counted(self._flow.source_rows.sources, counts.get))
+            experience.late_rows = any(each.late for each in counts.seen.values())
+            seen = self._with_turned_away(rows, counts.seen)
             self._deliver_late(rows, seen)
         finally:
             self._let_go()
@@ -490,6 +503,29 @@ class EpochFrames:
     def _keep(self, rows: DataFrame) -> DataFrame:
         self._kept.append(rows.persist())
         return rows
+
+
+class _Counts:
+    """What each source showed, known once somebody has taken the `rows`; `late` is whether some may be late."""
+
+    def __init__(self, sources: SourceRows, tracks: Tracks, rows: DataFrame, late: bool) -> None:
+        self._sources = sources
+        self._tracks = tracks
+        self._given = rows
+        self._noted = Observation()
+        self._alone = sources.sources[0] if len(sources.sources) == 1 and not late else None
+        self.rows = rows.observe(self._noted, *(counters(sources) if self._alone is None else ends(sources)))
+
+    @cached_property
+    def seen(self) -> dict[str, Counted]:
+        """By source; rows of a source that has the first late ones are counted in a job of its own."""
+        sources, noted = self._sources.sources, self._noted.get
+        if self._alone is None:
+            return counted(sources, noted)
+        found = counted_by_ends(self._alone, self._tracks, noted)
+        if found is not None:
+            return {self._alone.name: found}
+        return counted(sources, self._given.agg(*counters(self._sources)).collect()[0].asDict())
 
 
 def _widened(late: DataFrame, source: SourceNode, columns: pa.Schema) -> DataFrame:

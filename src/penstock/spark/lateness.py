@@ -63,6 +63,31 @@ def in_time(branches: Sequence[Branch], rows: DataFrame) -> DataFrame:
     return rows.where(f"{TAG} IN ({tags}) AND {LATENESS} = {IN_TIME}{keyed}").drop(LATENESS)
 
 
+def ends(sources: SourceRows) -> list[Column]:
+    """What to note of a source while its rows pass: how many there are, and how far they go.
+
+    It is known from that how many are in time unless some are late, and it costs less than to count them.
+    """
+    mark = [f"max({MARK}) AS mark"] if sources.marked else []
+    asked = ["count(1) AS rows", f"count({TIME}) AS timed", f"min({TIME}) AS first", f"max({TIME}) AS last", *mark]
+    return list(map(sf.expr, asked))
+
+
+def counted_by_ends(source: SourceNode, tracks: Tracks, noted: Mapping[str, Any]) -> Counted | None:
+    """What a source showed by what was noted of it; None if rows are late, or have times that cannot be used."""
+    if not noted.get("rows"):
+        return Counted(Seen(), late=0, no_time=0)
+    mark = noted.get("mark")
+    mark = TIME_MIN if mark is None else int(mark)
+    timed, none = int(noted["timed"]), int(noted["rows"]) - int(noted["timed"])
+    if not timed:
+        return Counted(Seen(0, TIME_MIN, mark), late=0, no_time=none)
+    first, last, farthest = int(noted["first"]), int(noted["last"]), FARTHEST[source.unit]
+    if first < tracks.get(source.name, Track()).bound or first <= -farthest or last >= farthest:
+        return None
+    return Counted(Seen(timed, last, mark), late=0, no_time=none)
+
+
 def counters(sources: SourceRows) -> list[Column]:
     """What to count of each source while its rows pass: those in time, late, without time, and how far they go."""
     counts: list[Column] = []
