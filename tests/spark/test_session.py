@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -72,9 +73,25 @@ def test_the_logs_of_a_query_are_written_without_programs_unless_the_session_say
     flow = pk.Flow(session, checkpoint=str(tmp_path / "checkpoint"), memory="32 MB")
     source = flow.source(rows.stream(session), time="t", progress=pk.bounded_delay(0))
     source.foreach_epoch(lambda batch, epoch: seen.append(batch.sparkSession.conf.get(WRITER)))
-    flow.run(end=False)
+    query = flow.run(end=False)
     assert [name.rpartition(".")[2] for name in seen] == [f"{used}CheckpointFileManager"]
+    assert {writer_of(source) for source in file_sources(query)} == {f"{used}CheckpointFileManager"}
     assert session.conf.get(WRITER, None) == asked
+
+
+def file_sources(query: Any) -> list[Any]:
+    """The sources of files that Spark made for a query, which know which files they have given."""
+    sources = query.streaming_query._jsq.streamingQuery().sources()
+    found = [sources.apply(place) for place in range(sources.size())]
+    return [source for source in found if source.getClass().getSimpleName() == "FileStreamSource"]
+
+
+def writer_of(source: Any) -> str:
+    """What writes the log of a source."""
+    fields = {field.getName(): field for field in source.getClass().getDeclaredFields()}
+    log = next(field for name, field in fields.items() if name.endswith("metadataLog"))
+    log.setAccessible(True)
+    return str(log.get(source).fileManager().getClass().getSimpleName())
 
 
 def test_a_file_is_made_only_once(spark, tmp_path):

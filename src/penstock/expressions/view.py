@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from penstock.core.files import decoded
 from penstock.core.rows import Indices
+from penstock.kernels.keep import Kept
 
 _ENOUGH = 1 << 12
 """Rows from which on it is worth to compute once for each of the values that there are,"""
@@ -33,9 +34,14 @@ class Mask:
         self.kept = pc.fill_null(kept, fill_value=False) if kept.null_count else kept
 
     @cached_property
+    def chosen(self) -> Kept:
+        """What keeps them."""
+        return Kept(self.kept)
+
+    @property
     def rows(self) -> int:
         """How many are."""
-        return int(self.kept.true_count)
+        return self.chosen.count
 
     def then(self, other: Mask) -> Mask:
         """Which rows are kept if `other` says it of those that this one keeps.
@@ -104,7 +110,7 @@ class Column:
         found = self._held
         for place in self._path:
             found = pc.struct_field(found, [place])
-        self._held = found if self._mask is None else found.filter(self._mask.kept)
+        self._held = found if self._mask is None else self._mask.chosen.of_chunks(found)
         self._path, self._mask = (), None
         return self._held
 
