@@ -32,6 +32,18 @@ def test_every_row_is_answered_when_it_comes_and_the_table_is_read_once():
     assert shard.results == shard.expected
 
 
+@pytest.mark.parametrize("how", ["inner", "left"])
+@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize("memory", [10**9, 100_000])
+def test_more_rows_than_the_table_has_find_theirs_by_key_from_the_second_time_on(how, copies, memory):
+    shard = Shard(numbered(20, copies=copies), "broadcast", how, memory)
+    for batch in ([1, 2, None], range(100), [7, 7, None, 99, *range(30)], list(range(20)) * 3):
+        shard.rows(batch)
+    shard.end()
+    assert shard.results == shard.expected
+    assert shard.budget.peak <= memory
+
+
 def test_no_row_no_read():
     shard = Shard(numbered(100), "broadcast").rows([]).end()
     assert shard.logic.counts()["reads"] == 0

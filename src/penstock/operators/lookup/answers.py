@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.core.budget import Budget
 from penstock.core.operator import Out
@@ -25,6 +26,9 @@ _LARGEST_CHUNK = 1 << 16
 _AT_HAND = 1 << 20
 """Bytes of master rows that stay close to the processor, in whatever order they are read."""
 
+_KEY = 48
+"""Bytes that a master row's key takes while rows are looked up by it."""
+
 _PAIR = 32
 """Bytes that a pair takes while it is on its way: two indices, and their copies."""
 
@@ -39,6 +43,10 @@ class Answers:
         self._keeps = config.how == "left"
         self._table_keys = config.table_keys
         self._budget = budget
+        self._met: pa.RecordBatch | None = None
+        """The master rows that were met last,"""
+        self._unique: bool | None = None
+        """and whether each has another key, if that is known."""
 
     def keys(self, rows: pa.RecordBatch) -> list[pa.Array]:
         """The key columns of stream rows."""
@@ -62,6 +70,12 @@ class Answers:
         held = hashes_of(master)
         if not rows.num_rows or not held.size:
             return
+        ours, theirs = self.keys(rows), self.master_keys(master)
+        row = rows.nbytes // rows.num_rows + master.nbytes // master.num_rows + _PAIR
+        limit = max(1, min(_LARGEST_CHUNK, int(self._budget.room / 3 / row)))
+        if self._is_index(ours, theirs, master):
+            yield from self._indexed(ours[0], theirs[0], limit)
+            return
         # Hashes in their order are searched for several times as fast: each is close to the one before.
         order = np.argsort(hashes)
         hashes = hashes[order]
@@ -70,14 +84,39 @@ class Answers:
         in_order = master.nbytes <= _AT_HAND
         if in_order:
             begin, count = _unsorted(begin, order), _unsorted(count, order)
-        row = rows.nbytes // rows.num_rows + master.nbytes // master.num_rows + _PAIR
-        limit = max(1, min(_LARGEST_CHUNK, int(self._budget.room / 3 / row)))
-        ours, theirs = self.keys(rows), self.master_keys(master)
         with self._budget.hold(limit * _PAIR, "pairs of a lookup"):
             for place, j in expand(begin, begin + count, limit):
                 i = place if in_order else order[place]
                 equal = same_rows(ours, i, theirs, j)
                 yield (i, j) if equal.all() else (i[equal], j[equal])
+
+    def _is_index(self, ours: Sequence[pa.Array], theirs: Sequence[pa.Array], master: pa.RecordBatch) -> bool:
+        """Whether rows find the one master row of their key by the key itself, as Arrow compares it.
+
+        Master rows that are met more than once are looked at for that, if they are not many more than the rows.
+        """
+        before, self._met = self._met, master
+        key = theirs[0]
+        if before is not master:
+            self._unique = None
+            return False
+        if len(theirs) > 1 or ours[0].type != key.type or not _is_exact(key.type) or len(key) > len(ours[0]):
+            return False
+        if 2 * (_KEY * len(key) + _PAIR * len(ours[0])) > self._budget.room:
+            return False
+        if self._unique is None:
+            with self._budget.hold(_KEY * len(key), "keys of a lookup"):
+                self._unique = pc.count_distinct(key, "all").as_py() == len(key)
+        return self._unique
+
+    def _indexed(self, ours: pa.Array, key: pa.Array, limit: int) -> Iterator[tuple[Indices, Indices]]:
+        """Places of rows, and of the master row of each that has one."""
+        with self._budget.hold(_KEY * len(key) + _PAIR * len(ours), "keys of a lookup"):
+            found = pc.index_in(ours, value_set=key)
+            i = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
+            j = found.drop_null().to_numpy().astype(np.int64)
+            for start in range(0, i.size, limit):
+                yield i[start : start + limit], j[start : start + limit]
 
     def found(self, rows: pa.RecordBatch, i: Indices, master: pa.RecordBatch, j: Indices) -> Iterator[Out]:
         """Stream rows with the master rows that they found."""
@@ -107,6 +146,11 @@ class Answers:
             else:
                 arrays.append(master.column(name).take(pa.array(j)))
         return Out("results", pa.RecordBatch.from_arrays(arrays, schema=self._output))
+
+
+def _is_exact(kind: pa.DataType) -> bool:
+    """Whether values of a type are the same to Arrow just where they are the same key."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_date32(kind) or kind in (pa.string(), pa.binary()))
 
 
 def _unsorted(values: Indices, order: Indices) -> Indices:
