@@ -54,7 +54,7 @@ class Kept:
             return None
         kept = np.empty(self.count + 1, np.int32)
         kept[0] = bounds[0]
-        np.compress(stays, bounds[1:], out=kept[1:])
+        kept[1:] = bounds[1:][stays]
         valid = self._validity(values)
         return pa.Array.from_buffers(values.type, self.count, [valid, pa.py_buffer(kept), data])
 
