@@ -201,7 +201,7 @@ class _Computed:
     repeated: _Repeated | None = None
     """What it is enough to compute it once for."""
     native: Condition | None = None
-    """How Arrow computes it, if it can."""
+    """How it is computed without DuckDB, if it can be."""
 
 
 _Item = _Passing | _Computed
@@ -324,6 +324,12 @@ class _Columns:
                 return None
         return _Repeated(frozenset(texts), frozenset(moments)) if texts or moments else None
 
+    def native(self, tree: exp.Expression) -> Condition | None:
+        """How a value is computed without DuckDB, if it can be."""
+        from penstock.expressions import native
+
+        return native.remainder(tree, self._schema, self.place)
+
     def bound(self, tree: exp.Expression, written: str, find: Find) -> _Computed:
         """A parsed expression over these columns."""
         from sqlglot import exp
@@ -429,7 +435,7 @@ def _items(text: str, columns: _Columns) -> Iterator[_Item]:
     elif isinstance(plain, exp.Column) and columns.passes(parts := [part.name for part in plain.parts]):
         yield _Passing(bound.name, *columns.place(parts))
     else:
-        yield replace(bound, repeated=columns.repeated(plain))
+        yield replace(bound, repeated=columns.repeated(plain), native=columns.native(plain))
 
 
 def _by_minutes(node: exp.Expression | None) -> bool:
@@ -445,9 +451,10 @@ def _made(
     rows: View, columns: _Columns, computed: Sequence[_Computed], written: Sequence[str]
 ) -> list[pa.ChunkedArray]:
     """What DuckDB computes; where many rows have in common what an expression goes by, once for all of these."""
-    found: dict[int, pa.ChunkedArray] = {}
-    for repeated in dict.fromkeys(item.repeated for item in computed):
-        places = [place for place, item in enumerate(computed) if item.repeated == repeated]
+    found = {place: item.native(rows) for place, item in enumerate(computed) if item.native is not None}
+    others = [place for place in range(len(computed)) if place not in found]
+    for repeated in dict.fromkeys(computed[place].repeated for place in others):
+        places = [place for place in others if computed[place].repeated == repeated]
         items = [computed[place] for place in places]
         alike = None if repeated is None else rows.alike(sorted(repeated.texts), sorted(repeated.moments))
         if alike is None:

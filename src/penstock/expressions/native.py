@@ -1,4 +1,4 @@
-"""Conditions that Arrow computes as Spark does: comparisons of integers and texts with literals, null or not, AND.
+"""What is computed here as Spark does: comparisons of integers and texts with literals, null or not, AND, remainders.
 
 Everything else goes through DuckDB, which costs a copy of the columns that it names.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
@@ -54,6 +55,38 @@ def condition(tree: exp.Expression, columns: pa.Schema, find: Find) -> Condition
     return None if name is None else _compared(tree, name, columns, find)
 
 
+def remainder(tree: exp.Expression, columns: pa.Schema, find: Find) -> Condition | None:
+    """How the remainder of whole numbers by a literal is computed; None if it is something else.
+
+    >>> from sqlglot import parse_one
+    >>> rows = pa.table({"n": [7, -7, None]})
+    >>> remainder(parse_one("n % 4"), rows.schema, lambda parts: (parts[0], ()))(View.of(rows)).to_pylist()
+    [3, -3, None]
+    """
+    if not isinstance(tree, exp.Mod) or not isinstance(tree.this, exp.Column):
+        return None
+    place = _place(tree.this, find)
+    if place is None or _kind(place, columns) != pa.int64():
+        return None
+    divisor = _literal(tree.expression, pa.int64(), texts=False)
+    # An integer that fits an INT is one to Spark; those that do not, and those below 1, are left to DuckDB.
+    if divisor is None or not 0 < divisor.as_py() < 1 << 31:
+        return None
+    by = divisor.as_py()
+    return lambda rows: pa.chunked_array([_remainders(rows.column(*place).plain().combine_chunks(), by)])
+
+
+def _remainders(numbers: pa.Array, by: int) -> pa.Array:
+    """With the sign of the number, as Spark has it."""
+    known = numbers.fill_null(0) if numbers.null_count else numbers
+    values = known.to_numpy(zero_copy_only=False)
+    # NumPy divides by one number faster than it finds remainders.
+    left = values - values // by * by
+    if values.size and values.min() < 0:
+        left = np.where((values < 0) & (left > 0), left - by, left)
+    return pa.array(left, mask=numbers.is_null().to_numpy(zero_copy_only=False) if numbers.null_count else None)
+
+
 def _and(both: Sequence[Condition]) -> Condition:
     return lambda rows: pc.and_kleene(both[0](rows), both[1](rows))
 
@@ -66,14 +99,23 @@ def _null(tree: exp.Is, find: Find, test: str) -> Condition | None:
 
 
 def _compared(tree: exp.Expression, name: str, columns: pa.Schema, find: Find) -> Condition | None:
+    left = remainder(tree.this, columns, find)
+    if left is not None:
+        value = _literal(tree.expression, pa.int64(), texts=False)
+        return None if value is None else lambda rows: getattr(pc, name)(left(rows), value)
     place = _place(tree.this, find) if isinstance(tree.this, exp.Column) else None
     if place is None:
         return None
+    value = _literal(tree.expression, _kind(place, columns), texts=isinstance(tree, _OF_TEXTS))
+    return None if value is None else lambda rows: getattr(pc, name)(rows.column(*place).plain(), value)
+
+
+def _kind(place: tuple[str, tuple[str, ...]], columns: pa.Schema) -> pa.DataType:
+    """The type of a column, or of a field in it."""
     kind = columns.field(place[0]).type
     for part in place[1]:
         kind = next(field.type for field in kind if field.name == part)
-    value = _literal(tree.expression, kind, texts=isinstance(tree, _OF_TEXTS))
-    return None if value is None else lambda rows: getattr(pc, name)(rows.column(*place).plain(), value)
+    return kind
 
 
 def _place(tree: exp.Column, find: Find) -> tuple[str, tuple[str, ...]] | None:

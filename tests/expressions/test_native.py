@@ -1,0 +1,45 @@
+"""What is computed without DuckDB has the value that it has with it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from penstock.core.errors import FlowError
+from penstock.expressions import evaluate, native
+
+LEAST = -(2**63)
+
+
+@example([LEAST, LEAST + 1, 2**63 - 1, -1, 0, None], 3)
+@example([LEAST], 2**31 - 1)
+@given(st.lists(st.none() | st.integers(LEAST, 2**63 - 1)), st.integers(1, 2**31 - 1))
+def test_remainders_have_the_sign_of_the_number(numbers, by):
+    rows = pa.table(
+        {"n": pa.array(numbers, pa.int64()), "s": pa.array([{"n": n} for n in numbers], pa.struct({"n": pa.int64()}))}
+    )
+    expected = [None if n is None else abs(n) % by * (-1 if n < 0 else 1) for n in numbers]
+    found = evaluate.select(rows, [f"n % {by} AS a", f"s.n % {by} AS b", f"(n + 0) % {by} AS c"])
+    assert found.schema.types == [pa.int64()] * 3
+    assert [column.to_pylist() for column in found.columns] == [expected] * 3
+    kept = evaluate.where(rows, f"n % {by} = 1").column("n").to_pylist()
+    assert kept == [n for n, left in zip(numbers, expected, strict=True) if left == 1]
+
+
+@pytest.fixture
+def rows(monkeypatch):
+    """Rows of which no remainder is computed without DuckDB."""
+    monkeypatch.setattr(native, "_remainders", None)
+    return pa.table({"n": pa.array([7]), "i": pa.array([7], pa.int32())})
+
+
+@pytest.mark.parametrize("text", ["n % -3", "n % 3000000000", "i % 4", "n % i"])
+def test_other_remainders_are_computed_by_duckdb(text, rows):
+    assert evaluate.select(rows, [f"{text} AS r"]).num_rows == 1
+
+
+def test_there_is_no_remainder_by_zero(rows):
+    with pytest.raises(FlowError):
+        evaluate.select(rows, ["n % 0 AS r"])
