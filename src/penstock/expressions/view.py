@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from penstock.core.files import decoded
 from penstock.core.rows import Indices
-from penstock.kernels.keep import Kept
+from penstock.expressions.keep import Kept
 
 _ENOUGH = 1 << 12
 """Rows from which on it is worth to compute once for each of the values that there are,"""

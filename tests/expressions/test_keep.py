@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.kernels.keep import Kept
+from penstock.expressions.keep import Kept
 
 TYPES = (
     *(pa.string(), pa.binary(), pa.large_string(), pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64()),
