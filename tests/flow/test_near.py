@@ -133,6 +133,7 @@ def test_orthogonal_vectors_are_1_apart():
         ({"distance": 3, "metric": "cosine"}, "Write a number up to 2"),
         ({"distance": 1, "cell": 0}, "cell=0 is no width"),
         ({"distance": 1, "left": []}, "names no vector"),
+        ({"distance": 1, "left": 5}, "names no vector"),
         ({"distance": 1, "left": ["x", "y"], "right": ["x", "y", "z"]}, "Name as many columns on both sides"),
         ({"distance": 1, "left": "w"}, "'w'"),
         ({"distance": 1, "left": "a"}, "not a list of numbers"),

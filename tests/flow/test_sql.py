@@ -775,7 +775,9 @@ def test_what_a_flow_cannot_do_is_refused_where_the_query_asks_for_it(sql, place
 
 
 def test_streams_of_another_flow_are_refused():
-    with pytest.raises(ConfigError, match=r"s=.* is not a stream of this flow\. Give one that flow\.source"):
+    with pytest.raises(
+        ConfigError, match=r"s=… is a stream of another flow, not a stream of this flow\. Give one that flow\.source"
+    ):
         flow_of().sql("SELECT * FROM s", s=flow_of("s").sql("SELECT * FROM s"))
 
 
@@ -789,3 +791,12 @@ def test_the_format_of_a_date_is_kept():
 def test_an_argument_that_spark_does_not_have_is_not_left_out_in_silence():
     with pytest.raises(SqlError, match=r"has an argument that Spark's function does not have"):
         spelled(sqlglot.parse_one("max_by(x, y, 3)", dialect=Spark4))
+
+
+def test_two_streams_without_windows_are_joined_over_all_their_history():
+    flow = pk.LocalFlow()
+    for name in "ab":
+        flow.source(pa.table({"k": [1, 2], "t": [0, 10**9]}), time="t", name=name)
+    rows = flow.sql("SELECT a.k AS k FROM a, b WHERE a.k = b.k").to_memory()
+    flow.run()
+    assert sorted(rows.table()["k"].to_pylist()) == [1, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -115,3 +116,18 @@ def test_a_join_gives_the_head_of_its_results_whatever_the_epochs(left, right, w
 def numbered(epoch: int, keys: list[int]) -> pa.Table:
     ids = pa.array([100 * epoch + n for n in range(len(keys))], pa.int64())
     return pa.table({"k": pa.array(keys, pa.int64()), "t": ids, "id": ids})
+
+
+@pytest.mark.parametrize("memory", ["200 KB", "1 MB", "4 MB", "16 MB", "64 MB"])
+def test_heads_of_many_narrow_and_of_wide_rows_fit_any_memory(memory):
+    """Ranking took more than the rest of the memory at some sizes, and less worked."""
+    many, few = 40_000, 400
+    narrow = pa.table({"k": range(many), "t": range(many), "p": [""] * many})
+    wide = pa.table({"t": range(few), "p": ["x" * 10_000] * few})
+    flow = pk.LocalFlow(memory=memory)
+    sides = [flow.source(narrow, time="t", name=name) for name in "lr"]
+    half = sides[0].join(sides[1], on="k").head(many // 2).to_memory()
+    first = flow.source(wide, time="t", name="wide").head(20).to_memory()
+    flow.run()
+    assert half.table()["k"].to_pylist() == list(range(many // 2))
+    assert first.table()["t"].to_pylist() == list(range(20))

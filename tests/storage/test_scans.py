@@ -274,3 +274,11 @@ def test_texts_may_stay_encoded_and_mean_the_same(tmp_path, limit, size):
     if limit > 64:
         assert all(pa.types.is_dictionary(piece.schema.field("word").type) for piece in pieces)
         assert all(pa.types.is_dictionary(piece.schema.field("event").type.field("word").type) for piece in pieces)
+
+
+def test_a_file_of_many_small_row_groups_is_read_as_a_whole(tmp_path):
+    """Each group would be opened with the whole footer, which takes the square of their number."""
+    path = tmp_path / "many.parquet"
+    pq.write_table(pa.table({"k": range(100)}), path, row_group_size=1)
+    files = files_of("parquet", tmp_path, None, None, None)
+    assert [portion.group for portion in portions(files, str(path))] == [None]

@@ -149,12 +149,12 @@ class PlanError(ConfigError):
         """The two sides of a node share no predicate.
 
         >>> print(PlanError.cross_product("(o s) li", "o", "s", "(li o) s"))  # doctest: +NORMALIZE_WHITESPACE
-        plan='(o s) li' joins 'o' with 's', but no predicate connects them, so every row would meet every other.
-        Write plan='(li o) s', or add a predicate to on=.
+        plan='(o s) li' joins 'o' with 's', but no predicate of on= names both. Write plan='(li o) s', or add to
+        on= what joins them, also if it follows from other predicates.
         """
         return cls(
-            f"plan={str(text)!r} joins {left!r} with {right!r}, but no predicate connects them, so every row would "
-            f"meet every other. Write plan={instead!r}, or add a predicate to on=."
+            f"plan={str(text)!r} joins {left!r} with {right!r}, but no predicate of on= names both. Write "
+            f"plan={instead!r}, or add to on= what joins them, also if it follows from other predicates."
         )
 
     @classmethod

@@ -64,6 +64,10 @@ class Query(Protocol):
         ...
 
 
+_LONGEST = 100
+"""Bytes that the name of an operator has at most: file systems allow 255 in all."""
+
+
 def read_trigger(trigger: str) -> int:
     """The microseconds from one epoch to the next.
 
@@ -450,7 +454,8 @@ class Flow(abc.ABC):
     def _check_streams(self, streams: Mapping[str, Any]) -> None:
         for name, stream in streams.items():
             if not isinstance(stream, Stream) or stream._flow is not self:
-                raise ConfigError(f"{name}={stream!r} is not a stream of this flow. Give one that flow.source(…) made.")
+                what = "a stream of another flow" if isinstance(stream, Stream) else f"a {type(stream).__name__}"
+                raise ConfigError(f"{name}=… is {what}, not a stream of this flow. Give one that flow.source(…) made.")
 
     @abc.abstractmethod
     def start(self, trigger: str | None = None) -> Query:
@@ -525,8 +530,10 @@ class Flow(abc.ABC):
         label = _text(name) or f"{kind}{len(self._operators)}"
         if label in self._operators:
             raise ConfigError(f"name={label!r} is another operator's name. Choose one of its own.")
-        if not label.replace("-", "_").isidentifier():
-            raise ConfigError(f"name={label!r} becomes a folder: use letters, digits, '-' and '_'.")
+        if not label.replace("-", "_").isidentifier() or len(label.encode()) > _LONGEST:
+            raise ConfigError(
+                f"name={label!r} becomes a folder: use letters, digits, '-' and '_', {_LONGEST} of them at most."
+            )
         return label
 
     def _operator(self, node: OperatorNode) -> Stream:

@@ -163,24 +163,25 @@ def _can_become(kind: pa.DataType, other: pa.DataType) -> bool:
     return other.index_type.bit_width >= 32 and (pa.types.is_null(kind) or any(test(kind) for test in texts))
 
 
-def check_comparable(field: pa.Field) -> None:
-    """Raise unless values of a column can be compared."""
+def check_comparable(field: pa.Field, argument: str | None = None) -> None:
+    """Raise unless values of a column, which an argument names, can be compared."""
+    named = f"on={field.name!r}" if argument is None else f"{argument} names {field.name!r}, which"
     kind = field.type
     instead = _instead(kind)
     if instead is not None:
         raise ConfigError(
-            f"on={field.name!r} is a key of type {kind}, which Arrow cannot take rows of or compare. "
+            f"{named} is a key of type {kind}, which Arrow cannot take rows of or compare. "
             f"Cast it to {instead} in the source or the table."
         )
     if pa.types.is_map(kind) or pa.types.is_union(kind) or pa.types.is_interval(kind):
         raise ConfigError(
-            f"on={field.name!r} is of type {kind}, which cannot be compared. "
+            f"{named} is of type {kind}, which cannot be compared. "
             f"Join on one of its parts, for example element_at({field.name}, …), selected as a column."
         )
     if pa.types.is_dictionary(kind):
-        check_comparable(field.with_type(kind.value_type))
+        check_comparable(field.with_type(kind.value_type), argument)
     for place in range(kind.num_fields if pa.types.is_nested(kind) else 0):
-        check_comparable(field.with_type(kind.field(place).type))
+        check_comparable(field.with_type(kind.field(place).type), argument)
 
 
 def _instead(kind: pa.DataType) -> pa.DataType | None:

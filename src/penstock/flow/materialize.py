@@ -43,6 +43,9 @@ def late(*, decoupled: bool = False) -> Late:
     return Late(decoupled)
 
 
+_CONTRARY = {("late", "row"), ("early", "source"), ("early", "segments")}
+"""What materialize= and payload= cannot say of the same source."""
+
 _IN: dict[Payload, str] = {"row": "the row", "source": "the source", "segments": "segments"}
 
 
@@ -77,6 +80,11 @@ def asked_homes(
         if when == "auto":
             continue
         for source in sources_of(streams[alias]._node):
+            if (when, source.payload) in _CONTRARY:
+                raise ConfigError(
+                    f"materialize={when!r} of {alias} is contrary to payload={source.payload!r} of source "
+                    f"{source.name!r}. Leave one of the two out."
+                )
             home = _home(source, when)
             other = known.get(source, homes.get(source, home))
             if other != home:

@@ -126,7 +126,7 @@ class MultiWay:
         self._homes = homes or {}
         self._within = Always() if within is None else within
         self._sql = _conditions()
-        self._predicates, self._conditions = self._read([on] if isinstance(on, str) else on)
+        self._predicates, self._conditions = self._read(_listed(on))
         self._check()
         self._keys = self._read_keys(key)
 
@@ -262,7 +262,7 @@ class MultiWay:
                     raise ConfigError.not_a_column(f"key={{{alias!r}: …}}", column)
                 if column not in known.names:
                     raise ConfigError.unknown_column(f"key={{{alias!r}: …}}", column, known.names)
-                check_comparable(known.field(column))
+                check_comparable(known.field(column), f"key={{{alias!r}: …}}")
             twice = first_twice(columns)
             if twice is not None:
                 raise ConfigError(f"key={{{alias!r}: {list(columns)!r}}} names {twice!r} twice. Write it once.")
@@ -559,6 +559,21 @@ def _conditions() -> Any:
     except ModuleNotFoundError as missing:
         raise ConfigError("Joins of several streams need one more package: pip install 'penstock[local]'.") from missing
     return conditions
+
+
+def _listed(on: object) -> Sequence[Any]:
+    """Conditions, where one may stand for itself."""
+    if isinstance(on, str):
+        return [on]
+    if isinstance(on, Mapping):
+        pairs = ", ".join(repr(f"{ours} = {theirs}") for ours, theirs in on.items())
+        raise PlanError(f"on={on!r} is a mapping, which a.join(b, on=…) takes. Write conditions: on=[{pairs}].")
+    if not isinstance(on, Sequence):
+        raise PlanError(
+            f"on={on!r} is not a list of conditions. Write on=['a.k = b.k', …]; pk.near and pk.intersects join two "
+            f"streams, by a.join(b, on=…)."
+        )
+    return on
 
 
 def _ends(predicate: Predicate) -> set[End]:

@@ -223,7 +223,8 @@ class Stream(Outlets):
     def select(self, *expressions: Any) -> Stream:
         """Compute columns from each row, as Spark SQL expressions: ``.select("*", "amount * 2 AS twice")``.
 
-        The event time stays with the rows even if its column is not selected.
+        The event time stays with the rows even if its column is not selected, up to the next join: its results have no
+        event time unless both time columns are selected, under their own names.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from penstock.core.windows import Window
-from penstock.core.within import Band, Tumbling, Within
+from penstock.core.within import Always, Band, Tumbling, Within
 
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 """Which rows of a join come out."""
@@ -55,7 +55,7 @@ class Join:
     """
 
     on: tuple[tuple[str, str], ...]
-    within: Band | Tumbling
+    within: Band | Tumbling | Always
     how: JoinKind = "inner"
     pairs: str | None = None
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from penstock.core.within import Always
 from penstock.sql.clause import Clause, join_window
 from penstock.sql.description import Join, JoinKind, Several, Source
 from penstock.sql.scan import Place
@@ -47,7 +48,11 @@ def read_join(
         )
     if rest and how != "inner":
         raise text.wrong(rest[0][0], f"ON of a {how} join takes keys only. Filter the streams before they meet.")
-    within = join_window(*(_clause(text, tree, sources, clauses, number) for number in (0, 1)))
+    within = (
+        join_window(*(_clause(text, tree, sources, clauses, number) for number in (0, 1)))
+        if any(("FROM", number) in clauses for number in (0, 1))
+        else Always()
+    )
     pairs = _all([c for c, sides in rest if len(sides) != 1], names_of_join(text, sources, columns, ("l", "r")))
     alone = [_all([c for c, sides in rest if sides == {s.alias}], names_of_one(text, s, columns)) for s in sources]
     filtered = (replace(source, where=where) for source, where in zip(sources, alone, strict=True))

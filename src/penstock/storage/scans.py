@@ -81,6 +81,10 @@ class Portion:
     """Whether it is a segment that rows of the source were put into."""
 
 
+_MANY_GROUPS, _SMALL_GROUP = 64, 1 << 18
+"""A file of more row groups, of fewer bytes on average, is read as a whole: each group would take its whole footer."""
+
+
 def portions(files: Files, path: str, values: Values = ()) -> list[Portion]:
     """The parts of a file that different tasks may read."""
     system, place = find_folder(path)
@@ -89,7 +93,10 @@ def portions(files: Files, path: str, values: Values = ()) -> list[Portion]:
         return [Portion(path, size, None, values)]
     with _told(files, path), _parquet_file(system, place) as file:
         about = file.metadata
-        return [Portion(path, about.row_group(n).total_byte_size, n, values) for n in range(about.num_row_groups)]
+        groups = [about.row_group(n).total_byte_size for n in range(about.num_row_groups)]
+        if len(groups) > _MANY_GROUPS and sum(groups) < _SMALL_GROUP * len(groups):
+            return [Portion(path, sum(groups), None, values)]
+        return [Portion(path, nbytes, n, values) for n, nbytes in enumerate(groups)]
 
 
 def read_file(

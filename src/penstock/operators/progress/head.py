@@ -108,7 +108,8 @@ class Taking:
         """Rows wait for the end of the epoch, unless there are enough earlier ones."""
         if rows.num_rows and self._left:
             self._hash = int(hashes_of(rows)[0])
-            for piece in pieces(rows, self._budget, _RANKING):
+            copied = rows.nbytes // rows.num_rows
+            for piece in pieces(rows, self._budget, _RANKING + copied):
                 self._gather(piece)
         return iter(())
 
@@ -119,12 +120,11 @@ class Taking:
 
     def idle(self, work: Allowance) -> Iterator[Out]:
         """The earliest of the epoch's rows leave."""
-        if self._more.pages:
+        if self._more.pages or not self._can_rank:
             self._put_away()
             yield from self._from_pages()
         elif self._first:
-            size = self._charged
-            with self._budget.hold(size + _RANKING * self._candidates, "ranking rows"):
+            with self._budget.hold(self._to_rank, "ranking rows"):
                 rows = self._ranked(self._released())
             yield self._leave(rows)
 
@@ -161,6 +161,15 @@ class Taking:
     def _candidates(self) -> int:
         return sum(batch.num_rows for batch in self._first)
 
+    @property
+    def _to_rank(self) -> int:
+        """What it takes to rank the candidates in memory, besides themselves."""
+        return self._charged + _RANKING * self._candidates
+
+    @property
+    def _can_rank(self) -> bool:
+        return self._to_rank <= self._budget.room
+
     def _gather(self, rows: pa.RecordBatch) -> None:
         """Keep the best of some rows with those of before, in memory or else in pages."""
         with self._budget.hold(2 * rows.nbytes + _RANKING * rows.num_rows, "ranking rows"):
@@ -173,8 +182,10 @@ class Taking:
             return
         self._budget.charge(best.nbytes, "the first rows of an epoch")
         self._first.append(best)
-        if self._candidates > 2 * self._left:
-            with self._budget.hold(self._charged + _RANKING * self._candidates, "ranking rows"):
+        if not self._can_rank:
+            self._put_away()
+        elif self._candidates > 2 * self._left:
+            with self._budget.hold(self._to_rank, "ranking rows"):
                 best = self._ranked(self._released())
             self._budget.charge(best.nbytes, "the first rows of an epoch")
             self._first.append(best)

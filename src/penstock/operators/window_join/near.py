@@ -60,9 +60,13 @@ def near(
     >>> rows.table().select(["car", "stop"]).to_pylist()
     [{'car': 1, 'stop': 7}]
     """
-    ours = (left,) if isinstance(left, str) else tuple(left)
-    theirs = ours if right is None else (right,) if isinstance(right, str) else tuple(right)
+    ours = _named(left)
+    theirs = ours if right is None else _named(right)
     return NearVectors(ours, theirs, distance, metric, cell)
+
+
+def _named(columns: str | Sequence[str]) -> tuple[str, ...]:
+    return tuple(columns) if isinstance(columns, Sequence) and not isinstance(columns, str) else (columns,)
 
 
 @dataclass(frozen=True, slots=True)
