@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from tests.oracle.near import are_near, is_somewhere
+from tests.oracle.near import are_near, is_somewhere, near_pairs
 
 
 def vectors(seed: int, rows: int, dimensions: int, distance: float) -> list[list[list[float]]]:
@@ -77,6 +77,23 @@ def test_little_memory(shards):
     for epochs in (1, 4):
         found = joined(ours, theirs, distance=0.4, method=method, memory=40_000 * shards, epochs=epochs, shards=shards)
         assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("rows", "dimensions", "memory", "epochs"), [(500, 16, 20_000, 1), (1200, 5, 30_000, 3), (400, 128, 400_000, 4)]
+)
+@pytest.mark.parametrize(("method", "how"), [("oa", "full"), ("rrpj", "inner"), ("rrpj", "full"), ("rrpj_f", "inner")])
+def test_memory_for_a_few_rows_only(rows, dimensions, memory, epochs, method, how):
+    """Found: of pages with one row each, each met each of the other side, and 500 rows did not end in a minute."""
+    distance = 0.1 * dimensions**0.5
+    ours, theirs = vectors(4, rows, dimensions, distance)
+    near = near_pairs(ours, theirs, distance)
+    wanted = Counter(zip(*(side.tolist() for side in np.nonzero(near)), strict=True))
+    assert len(wanted) > rows // 4
+    if how == "full":
+        wanted += Counter((i, None) for i in np.flatnonzero(~near.any(axis=1)).tolist())
+        wanted += Counter((None, j) for j in np.flatnonzero(~near.any(axis=0)).tolist())
+    assert joined(ours, theirs, distance=distance, method=method, memory=memory, epochs=epochs, how=how) == wanted
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 
 def is_somewhere(vector: Sequence[float | None] | None, metric: str = "euclidean") -> bool:
     """Whether a vector can be near anything."""
@@ -24,6 +26,16 @@ def are_near(a: Sequence[float], b: Sequence[float], distance: float, metric: st
     for x, y in zip(a, b, strict=True):
         total += (float(x) - float(y)) * (float(x) - float(y))
     return total <= (2.0 * distance if metric == "cosine" else distance * distance)
+
+
+def near_pairs(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]], distance: float) -> np.ndarray:
+    """Which of our vectors are near which of theirs, all of one length: the same sums, for all pairs at once."""
+    a, b = np.array(ours, np.float64), np.array(theirs, np.float64)
+    total = np.zeros((len(a), len(b)))
+    for x, y in zip(a.T, b.T, strict=True):
+        difference = x[:, None] - y
+        total += difference * difference
+    return total <= distance * distance
 
 
 def _unit(vector: Sequence[float]) -> list[float]:

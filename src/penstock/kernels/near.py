@@ -23,11 +23,17 @@ from penstock.kernels.vectors import Matrix, Points, squared_distances
 _BLOCK = 1 << 19
 """Pairs in one product at most: more would not stay in the cache until they are looked through."""
 
+_LEAST, _LEAST_NUMBERS = 1024, 4096
+"""Pairs in one product and numbers of either side that are never cut further, however little room there is."""
+
 _PAIR = 64
 """Bytes that a pair takes in a block: its product, whether it is near enough, where it is, and what that is cut by."""
 
 _CONVERTED = 1 << 16
 """Numbers that are brought to float32 at a time, and about as many in float64 are compared at a time."""
+
+_FEW_NUMBERS = 1 << 13
+"""So many numbers at most are compared at once, without looking for what is near: what that takes is fixed."""
 
 _ROUNDING = 1e-6
 """By which part of it the limit is moved for what does not grow with the vectors: underflow, and the definition's own
@@ -82,10 +88,24 @@ def near_pairs(
     >>> [(i.tolist(), j.tolist()) for i, j in near_pairs((codes[0], mine), (codes[1], others), grid, radius, 10**6)]
     [([0], [0])]
     """
+    if ours[0].size * theirs[0].size * ours[1].dimensions <= _FEW_NUMBERS:
+        yield from _compared(ours, theirs, radius)
+        return
     sizes = Sizes.of(ours[1].dimensions, room)
     for first, other in shared_sites(ours[0], theirs[0]):
         for i, j in near_blocks(grid, ours[0][first] & _CODE, theirs[0][other] & _CODE, sizes.pairs):
             yield from _all_pairs(ours[1], i + first.start, theirs[1], j + other.start, radius, sizes)
+
+
+def _compared(
+    ours: tuple[Hashes, Points], theirs: tuple[Hashes, Points], radius: Radius
+) -> Iterator[tuple[Indices, Indices]]:
+    """The pairs of few rows, each compared as the definition says."""
+    places = [hashes >> np.uint64(BITS) for hashes, _ in (ours, theirs)]
+    i, j = np.nonzero(places[0][:, None] == places[1])
+    near = squared_distances(ours[1].take(i), theirs[1].take(j)) <= radius.limit
+    if near.any():
+        yield i[near], j[near]
 
 
 class Sizes(NamedTuple):
@@ -97,8 +117,8 @@ class Sizes(NamedTuple):
     @classmethod
     def of(cls, dimensions: int, room: int) -> Sizes:
         """What fits `room`: half of it for pairs, a quarter for the rows of either side."""
-        pairs = int(max(1, min(_BLOCK, room / 2 / _PAIR)))
-        rows = int(max(1, min(1 << 14, room / 4 / (12 * (dimensions + 2) + 2 * _BALLS))))
+        pairs = int(max(_LEAST, min(_BLOCK, room / 2 / _PAIR)))
+        rows = int(max(1, _LEAST_NUMBERS // dimensions, min(1 << 14, room / 4 / (12 * (dimensions + 2) + 2 * _BALLS))))
         return cls(pairs, rows)
 
 

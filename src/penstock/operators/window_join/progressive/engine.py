@@ -91,7 +91,15 @@ class ProgressiveJoin:
         self._partitions = settings.partitions
         keeps, by_row = self._pairing.keeps, self._policy.by_row
         left, right = (
-            Side(port, store, budget, marks=keeps[port], hits=by_row, partitions=settings.partitions)
+            Side(
+                port,
+                store,
+                budget,
+                marks=keeps[port],
+                hits=by_row,
+                partitions=settings.partitions,
+                crosses=self._crosses,
+            )
             for port in (LEFT, RIGHT)
         )
         self.sides = (left, right)
@@ -241,9 +249,11 @@ class ProgressiveJoin:
         if isinstance(self._policy, RowRate):
             self._evict_rows(self._policy, rows)
         else:
-            for victim in self._policy.victims(rows):
-                side = self.sides[victim.port]
-                side.evict(victim.partition, side.oldest(victim.partition, victim.rows), self._clock)
+            victims = self._policy.victims(rows)
+            for side in self.sides:
+                leaving = {v.partition: side.oldest(v.partition, v.rows) for v in victims if v.port == side.port}
+                side.evict_all(leaving, self._clock)
+            for victim in victims:
                 self._policy.leave(victim)
         self._policy.flushed()
         for side in self.sides:
@@ -259,14 +269,15 @@ class ProgressiveJoin:
         with self._budget.hold(24 * going.size, "ranking rows"):
             going[policy.order(np.concatenate(hits), np.concatenate(came))[:rows]] = True
         parts = np.split(going, np.cumsum([which.size for which in alive])[:-1])
-        chosen: dict[tuple[int, int], list[tuple[Slab, Indices]]] = {}
+        chosen: tuple[dict[int, list[tuple[Slab, Indices]]], ...] = ({}, {})
         for (side, slab), which, part in zip(slabs, alive, parts, strict=True):
             partitions = side.partitions_of(slab, which[part])
             for partition in np.unique(partitions).tolist():
-                chosen.setdefault((side.port, partition), []).append((slab, which[part][partitions == partition]))
-        for (port, partition), some in chosen.items():
-            self.sides[port].evict(partition, some, self._clock)
-            policy.leave(Victim(port, partition, sum(which.size for _, which in some)))
+                chosen[side.port].setdefault(partition, []).append((slab, which[part][partitions == partition]))
+        for side, leaving in zip(self.sides, chosen, strict=True):
+            side.evict_all(leaving, self._clock)
+            for partition, some in leaving.items():
+                policy.leave(Victim(side.port, partition, sum(which.size for _, which in some)))
 
     # Loads (PMJ)
 
@@ -302,6 +313,8 @@ class ProgressiveJoin:
 
     def _react(self, work: Allowance) -> Iterator[Out]:
         """First what is on disk with what is in memory, then with what is on disk."""
+        for side in self.sides:
+            side.merge()
         for port in (LEFT, RIGHT):
             for partition in range(self._partitions + 1):
                 yield from self._meet_memory(port, partition, work)
@@ -439,8 +452,8 @@ class ProgressiveJoin:
                 self._asleep.append(page)
                 self.sides[page.kind].expect(self._partition_of(page), log.newest)
             else:
-                disk = self.sides[page.kind].disk
-                disk[self._partition_of(page)].append(page if page.log else replace(page, log=log))
+                listed = self.sides[page.kind].listed(self._partition_of(page))
+                listed.append(page if page.log else replace(page, log=log))
             if record is None and page.log is not None:
                 place = page.kind, self._partition_of(page)
                 if place[1] < self._partitions:
@@ -479,7 +492,7 @@ class ProgressiveJoin:
             side = self.sides[page.kind]
             if self._policy.flushes and self._over(self._row and self._row * page.rows, page.nbytes) > 0:
                 left = replace(page, log=replace(log_of(page), left=self._clock))
-                side.disk[self._partition_of(page)].append(left)
+                side.listed(self._partition_of(page)).append(left)
             else:
                 self._policy.resident[page.kind] += np.bincount(side.load(page), minlength=self._partitions)
 

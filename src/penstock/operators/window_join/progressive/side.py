@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -39,10 +39,12 @@ class Side:
     """
 
     def __init__(
-        self, port: int, store: PageStore, budget: Budget, *, marks: bool, hits: bool, partitions: int
+        self, port: int, store: PageStore, budget: Budget, *, marks: bool, hits: bool, partitions: int, crosses: bool
     ) -> None:
         self.port = port
         self.marks = marks
+        self.crosses = crosses
+        """Whether rows of different partitions may meet: pages on disk are then of all of them."""
         self.slabs = Slabs(budget)
         self.disk: list[list[Page]] = [[] for _ in range(partitions + 1)]
         self.newest = np.zeros(partitions, np.int64)
@@ -118,6 +120,18 @@ class Side:
 
     # Out of memory
 
+    def listed(self, partition: int) -> list[Page]:
+        """Where the pages on disk of a partition are listed."""
+        return self.disk[-1 if self.crosses else partition]
+
+    def evict_all(self, leaving: Mapping[int, Sequence[tuple[Slab, Indices]]], tick: int) -> None:
+        """Rows of some partitions leave memory at `tick`; where rows of different partitions may meet, together."""
+        if not self.crosses:
+            for partition, rows in leaving.items():
+                self.evict(partition, rows, tick)
+        elif leaving:
+            self.evict(self._partitions, [part for rows in leaving.values() for part in rows], tick)
+
     def evict(self, partition: int, rows: Sequence[tuple[Slab, Indices]], tick: int) -> None:
         """Rows of a partition leave memory at `tick`: pages that leave as a whole are there already."""
         going = np.concatenate([slab.numbers[which] for slab, which in rows])
@@ -125,14 +139,14 @@ class Side:
             if np.count_nonzero(going == number) == self._count(number):
                 page = self._kept(number)
                 self._forget(number)
-                self.disk[partition].append(replace(page, log=replace(log_of(page), left=tick)))
+                self.listed(partition).append(replace(page, log=replace(log_of(page), left=tick)))
             else:
                 self._unsave(number)
         self._evict_unsaved(partition, [(slab, which[slab.numbers[which] != NOBODY]) for slab, which in rows], tick)
 
     def _evict_unsaved(self, partition: int, rows: Sequence[tuple[Slab, Indices]], tick: int) -> None:
         for page in self._written(partition, rows):
-            self.disk[partition].append(replace(page, log=replace(log_of(page), left=tick)))
+            self.listed(partition).append(replace(page, log=replace(log_of(page), left=tick)))
 
     def _written(self, partition: int, rows: Sequence[tuple[Slab, Indices]]) -> Iterator[Page]:
         """Write rows of a partition that are in no page yet, as few pages as there is room for; they leave memory."""
@@ -177,12 +191,15 @@ class Side:
             yield from self._written(partition, found)
         yield from (self._kept(number) for number in self._saved)
         self.slabs.release()
-        for pages in self.disk[:-1]:
-            self._merge(pages)
-        self.disk[-1] = [replace(page, log=replace(log_of(page), partitions=0)) for page in self.disk[-1]]
-        self._merge(self.disk[-1])
+        self.merge()
         yield from self.pages
         self._saved.clear()
+
+    def merge(self) -> None:
+        """Merge small pages of rows that have left memory."""
+        self.disk[-1] = [replace(page, log=replace(log_of(page), partitions=0)) for page in self.disk[-1]]
+        for pages in self.disk:
+            self._merge(pages)
 
     @property
     def pages(self) -> Iterator[Page]:
@@ -219,14 +236,27 @@ class Side:
             log = log_of(page)
             alike.setdefault((log.scans, log.met, page.rows.bit_length() // 3), []).append(page)
         for some in alike.values():
-            size = sum(3 * page.nbytes + _NOTED * page.rows for page in some)
-            if len(some) >= _FAN and size <= self._budget.room // 2:
-                with self._budget.hold(size, "merging pages"):
-                    merged = self._merged(some)
-                for page in some:
+            for group in self._groups(some):
+                with self._budget.hold(sum(map(_merging, group)), "merging pages"):
+                    merged = self._merged(group)
+                for page in group:
                     pages.remove(page)
                     self._drop(page)
                 pages.append(merged)
+
+    def _groups(self, pages: Sequence[Page]) -> Iterator[list[Page]]:
+        """Pages that are worth merging: many, or as many as there is room for."""
+        group: list[Page] = []
+        size, room = 0, self._budget.room // 2
+        for page in pages:
+            if size + _merging(page) > room:
+                if len(group) > 1:
+                    yield group
+                group, size = [], 0
+            group.append(page)
+            size += _merging(page)
+        if len(group) >= _FAN:
+            yield group
 
     def _merged(self, pages: Sequence[Page]) -> Page:
         """One page of the rows of several that have met the same."""
@@ -296,3 +326,8 @@ class Side:
     @property
     def _segment(self) -> str:
         return f"stream-{self.port}"
+
+
+def _merging(page: Page) -> int:
+    """Bytes that merging takes for a page."""
+    return 3 * page.nbytes + _NOTED * page.rows
