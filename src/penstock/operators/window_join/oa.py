@@ -65,6 +65,7 @@ class OAJoin:
             self._handover = Handover(config, inputs, store, budget, state)
         elif any(page.log is not None for page in state.pages):
             self._handover = Settlement(config, inputs, store, budget, state)
+            self._store = self._handover.store
         else:
             self._hold(state.pages)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -36,16 +36,16 @@ class Slab:
     met: Mask | None
     hits: Indices | None = None
     """How many results each row has had, where that is counted."""
+    nbytes: int = field(init=False)
+    """Bytes in memory."""
+
+    def __post_init__(self) -> None:
+        self.nbytes = int(self.batch.nbytes) + (_ROW + (8 if self.hits is not None else 0)) * self.rows
 
     @property
     def rows(self) -> int:
         """How many."""
         return len(self.numbers)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory."""
-        return int(self.batch.nbytes) + (_ROW + (8 if self.hits is not None else 0)) * self.rows
 
     def order(self) -> Indices:
         """Where the rows are, as pages sort them."""

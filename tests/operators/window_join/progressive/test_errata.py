@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from penstock.operators.window_join.progressive import engine, met, side
@@ -95,5 +96,5 @@ def test_ticks_go_on_from_the_pages(monkeypatch):
 
 
 def test_rows_in_memory_have_not_left():
-    slab = side.Slab(None, np.ones(1, np.int64), np.array([5]), None)  # type: ignore[arg-type]
+    slab = side.Slab(pa.record_batch({"k": [1]}), np.ones(1, np.int64), np.array([5]), None)
     assert Known.in_memory(slab).left.tolist() == [met.FOREVER]

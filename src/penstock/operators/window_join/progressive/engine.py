@@ -28,6 +28,7 @@ from penstock.kernels.sort import page_order
 from penstock.operators.window_join.config import LEFT_ONLY, WindowJoin
 from penstock.operators.window_join.match_pairing import pairing_of
 from penstock.operators.window_join.pairing import Admit, Mask
+from penstock.operators.window_join.progressive.counted import CountedPages
 from penstock.operators.window_join.progressive.expected import Expected
 from penstock.operators.window_join.progressive.met import (
     Known,
@@ -78,7 +79,7 @@ class ProgressiveJoin:
         meter: Meter | None,
     ) -> None:
         self._config = config
-        self._store = store
+        self.store = store = CountedPages(store, state.pages)
         self._budget = budget
         self._meter = meter or Tally()
         self._pairing = pairing_of(config, inputs, budget)
@@ -251,8 +252,7 @@ class ProgressiveJoin:
         else:
             victims = self._policy.victims(rows)
             for side in self.sides:
-                leaving = {v.partition: side.oldest(v.partition, v.rows) for v in victims if v.port == side.port}
-                side.evict_all(leaving, self._clock)
+                side.evict(side.chosen([victim for victim in victims if victim.port == side.port]), self._clock)
             for victim in victims:
                 self._policy.leave(victim)
         self._policy.flushed()
@@ -269,15 +269,15 @@ class ProgressiveJoin:
         with self._budget.hold(24 * going.size, "ranking rows"):
             going[policy.order(np.concatenate(hits), np.concatenate(came))[:rows]] = True
         parts = np.split(going, np.cumsum([which.size for which in alive])[:-1])
-        chosen: tuple[dict[int, list[tuple[Slab, Indices]]], ...] = ({}, {})
+        leaving: tuple[list[tuple[Slab, Indices]], ...] = ([], [])
         for (side, slab), which, part in zip(slabs, alive, parts, strict=True):
-            partitions = side.partitions_of(slab, which[part])
-            for partition in np.unique(partitions).tolist():
-                chosen[side.port].setdefault(partition, []).append((slab, which[part][partitions == partition]))
-        for side, leaving in zip(self.sides, chosen, strict=True):
-            side.evict_all(leaving, self._clock)
-            for partition, some in leaving.items():
-                policy.leave(Victim(side.port, partition, sum(which.size for _, which in some)))
+            if part.any():
+                leaving[side.port].append((slab, which[part]))
+                counts = np.bincount(side.partitions_of(slab, which[part]), minlength=self._partitions)
+                for partition in np.flatnonzero(counts).tolist():
+                    policy.leave(Victim(side.port, partition, int(counts[partition])))
+        for side, some in zip(self.sides, leaving, strict=True):
+            side.evict(some, self._clock)
 
     # Loads (PMJ)
 
@@ -314,7 +314,7 @@ class ProgressiveJoin:
     def _react(self, work: Allowance) -> Iterator[Out]:
         """First what is on disk with what is in memory, then with what is on disk."""
         for side in self.sides:
-            side.merge()
+            side.merge(cut=True)
         for port in (LEFT, RIGHT):
             for partition in range(self._partitions + 1):
                 yield from self._meet_memory(port, partition, work)
@@ -406,13 +406,13 @@ class ProgressiveJoin:
         some = [pages[n] for n in which]
         copied = 2 * sum(page.nbytes for page in some) if len(some) > 1 else 0
         with self._budget.hold(copied + _NOTED * sum(page.rows for page in some), "pages read from disk"):
-            known = Known.on_disk(self._store, some, marked=self._pairing.keeps[port])
+            known = Known.on_disk(self.store, some, marked=self._pairing.keeps[port])
             yield known
             if known.marks is not None:
                 for place, n in enumerate(which):
                     marks = known.marks[known.page == place]
-                    if np.count_nonzero(marks) > np.count_nonzero(read_marks(self._store, pages[n])):
-                        pages[n] = marked(self._store, pages[n], marks)
+                    if np.count_nonzero(marks) > np.count_nonzero(read_marks(self.store, pages[n])):
+                        pages[n] = marked(self.store, pages[n], marks)
 
     # The end
 
@@ -427,7 +427,7 @@ class ProgressiveJoin:
                     yield from self._pairing.unmatched(port, slab.batch, alone)
             for page in (*side.pages, *(page for page in self._asleep if page.kind == port)):
                 with self._budget.hold(_NOTED * page.rows, "looking for unmatched rows"):
-                    rows = Known.on_disk(self._store, [page], marked=True)
+                    rows = Known.on_disk(self.store, [page], marked=True)
                     assert rows.marks is not None
                     yield from self._pairing.unmatched(port, rows.rows, np.flatnonzero(~rows.marks))
 
@@ -468,7 +468,7 @@ class ProgressiveJoin:
             return
         for page in state.pages:
             with self._budget.hold(8 * page.rows, "counting rows by bucket"):
-                self._expected.arrive(page.kind, hashes_of(read_page(self._store, page)))
+                self._expected.arrive(page.kind, hashes_of(read_page(self.store, page)))
         if any(page.log is None for page in state.pages):
             self._expected.pairs = round(self._expected.total)  # by a method that puts nothing off
             self._expected.settle()
@@ -488,13 +488,29 @@ class ProgressiveJoin:
         pages = sorted(self._asleep, key=lambda page: -scores[page.kind, self._partition_of(page)])
         self._asleep = []
         self._clock += 1
+        waking: tuple[list[Page], list[Page]] = ([], [])
         for page in pages:
-            side = self.sides[page.kind]
-            if self._policy.flushes and self._over(self._row and self._row * page.rows, page.nbytes) > 0:
+            side, here = self.sides[page.kind], sum(each.nbytes for some in waking for each in some)
+            size = self._row and self._row * (page.rows + sum(each.rows for some in waking for each in some))
+            if self._policy.flushes and self._over(size, page.nbytes + here) > 0:
                 left = replace(page, log=replace(log_of(page), left=self._clock))
                 side.listed(self._partition_of(page)).append(left)
             else:
-                self._policy.resident[page.kind] += np.bincount(side.load(page), minlength=self._partitions)
+                waking[page.kind].append(page)
+        for side, some in zip(self.sides, waking, strict=True):
+            for group in self._together(some):
+                self._policy.resident[side.port] += np.bincount(side.load(group), minlength=self._partitions)
+
+    def _together(self, pages: Sequence[Page]) -> Iterator[list[Page]]:
+        """Pages that are brought to memory at a time, as there is room for their copies."""
+        group: list[Page] = []
+        for page in pages:
+            if group and 8 * (page.nbytes + sum(each.nbytes for each in group)) > self._budget.room:
+                yield group
+                group = []
+            group.append(page)
+        if group:
+            yield group
 
     def _credited(self, pages: Iterable[Page]) -> Iterator[Page]:
         """Pages with their part of the results of their partition: shards that are cut otherwise know no more."""

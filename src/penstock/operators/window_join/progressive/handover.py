@@ -22,6 +22,8 @@ class Settlement:
         self, config: WindowJoin, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State
     ) -> None:
         self._join = ProgressiveJoin(config, inputs, store, budget, state, Rrpj(), None)
+        self.store = self._join.store
+        """Pages share batches in it: they are to be dropped here."""
 
     def run(self) -> Iterator[Out]:
         """Let all meet that have not."""

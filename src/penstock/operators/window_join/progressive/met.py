@@ -45,8 +45,12 @@ class Known:
         return cls(slab.batch, slab.births, left, page, never, np.zeros((1, 0), np.int64), slab.met)
 
     @classmethod
-    def on_disk(cls, store: PageStore, pages: Sequence[Page], marked: bool) -> Known:
-        """The rows of some pages that have left memory; whether they have met anyone, if that is `marked`."""
+    def on_disk(cls, store: PageStore, pages: Sequence[Page], marked: bool, unsorted: bool = False) -> Known:
+        """The rows of some pages that have left memory; whether they have met anyone, if that is `marked`.
+
+        Those of several pages are sorted as one, unless they may be `unsorted`.
+        """
+        store = _Opened(store)
         logs = [log_of(page) for page in pages]
         batches = [read_page(store, page) for page in pages]
         arrived = np.concatenate([arrivals(store, page) for page in pages])
@@ -59,6 +63,8 @@ class Known:
         if len(pages) == 1:
             return cls(batches[0], arrived, left, which, met, scans, marks)
         whole = pa.concat_batches(batches)
+        if unsorted:
+            return cls(whole, arrived, left, which, met, scans, marks)
         order = page_order(hashes_of(whole), times_of(whole))
         marks = None if marks is None else marks[order]
         return cls(whole.take(pa.array(order)), arrived[order], left[order], which[order], met, scans, marks)
@@ -161,3 +167,22 @@ def marked(store: PageStore, page: Page, marks: Mask) -> Page:
         return replace(page, marks=None)
     whole = np.concatenate([np.zeros(page.begin, np.bool_), marks])
     return replace(page, marks=store.put(pa.RecordBatch.from_arrays([pa.array(whole)], names=["met"])))
+
+
+class _Opened:
+    """A store that keeps what was read: pages that share a batch open it once."""
+
+    def __init__(self, store: PageStore) -> None:
+        self._store = store
+        self._read: dict[str, pa.RecordBatch] = {}
+
+    def get(self, name: str) -> pa.RecordBatch:
+        if name not in self._read:
+            self._read[name] = self._store.get(name)
+        return self._read[name]
+
+    def put(self, rows: pa.RecordBatch, segment: str = "main") -> str:
+        return self._store.put(rows, segment)
+
+    def drop(self, name: str) -> None:
+        self._store.drop(name)
