@@ -54,6 +54,9 @@ _BALLS = 256
 _IN_BALL, _TO_BALL = 16, 8
 """so many of theirs for each ball, and so many of ours."""
 
+_PER_BALL = 1 << 21
+"""and so many products of numbers: a ball costs as much as they do."""
+
 _ROUNDS = 4
 """Vectors far from all centres get new ones, so many times."""
 
@@ -118,7 +121,7 @@ class Sizes(NamedTuple):
     def of(cls, dimensions: int, room: int) -> Sizes:
         """What fits `room`: half of it for pairs, a quarter for the rows of either side."""
         pairs = int(max(_LEAST, min(_BLOCK, room / 2 / _PAIR)))
-        rows = int(max(1, _LEAST_NUMBERS // dimensions, min(1 << 14, room / 4 / (12 * (dimensions + 2) + 2 * _BALLS))))
+        rows = int(max(1, _LEAST_NUMBERS // dimensions, min(1 << 14, room / 4 / (4 * (dimensions + 2) + 64 + _BALLS))))
         return cls(pairs, rows)
 
 
@@ -134,9 +137,10 @@ def _all_pairs(
     for others in _cut(j, sizes.rows):
         scale = _Scale.of(ours, i, theirs, others, radius)
         right = _Factor.right(scale, theirs, others)
+        balls = _balls(scale, right, min(i.size, sizes.rows))
         for mine in _cut(i, sizes.rows):
             left = _Factor.left(scale, ours, mine)
-            for some, those in _groups(scale, left, right):
+            for some, those in _groups(scale, left, right, balls):
                 across = max(1, min(those.size, sizes.pairs // min(some.size, 512)))
                 down = max(1, min(some.size, sizes.pairs // across))
                 for a in _cut(some, down):
@@ -277,39 +281,65 @@ def _first_dimensions(a: Matrix, b: Matrix, limit: float) -> Indices:
     return np.arange(order.size)
 
 
-def _groups(scale: _Scale, left: _Factor, right: _Factor) -> Iterator[tuple[Indices, Indices]]:
-    """Ours that may be near to some of theirs, and these, such that each pair that may be near is in one of them.
+class _Balls(NamedTuple):
+    """Some of their rows in balls around some of them: their centres, how wide they are, and who is in which."""
 
-    Theirs are put into balls around some of them; ours that are farther from its centre than a ball is wide meet
-    nobody in it. Those of theirs that lie far from all centres get other ones.
-    """
-    rest = np.arange(len(right.rows))
-    for _ in range(_ROUNDS):
-        count = min(_BALLS, rest.size // _IN_BALL, len(left.rows) // _TO_BALL)
-        if count < 4 or scale.blind or left.rows.shape[1] < _IN_BALL:
-            break
+    centres: Indices
+    extents: npt.NDArray[np.float64]
+    rows: Indices
+    starts: Indices
+    """Where the rows of each ball begin among `rows`."""
+
+    @classmethod
+    def of(cls, scale: _Scale, right: _Factor, rest: Indices, count: int) -> tuple[_Balls, Indices]:
+        """Balls for some rows, and those that lie far from all centres."""
         centres = rest[:: -(-rest.size // count)]
         ball, distances = _nearest(scale, right, rest, centres)
         outside = distances > 1.5 * np.median(distances)
-        inside = rest[~outside]
         extents = np.zeros(centres.size)
         np.maximum.at(extents, ball[~outside], distances[~outside])
-        near = _near_balls(scale, left, right, centres, extents)
-        if np.count_nonzero(near) > 0.8 * near.size:
+        order = np.argsort(ball[~outside], kind="stable")
+        starts = np.searchsorted(ball[~outside][order], np.arange(centres.size + 1))
+        return cls(centres, extents, rest[~outside][order], starts), rest[outside]
+
+
+def _balls(scale: _Scale, right: _Factor, lefts: int) -> tuple[list[_Balls], Indices]:
+    """Their rows in balls, for so many of ours, and those that are in none. Those far from all centres get others."""
+    rest = np.arange(len(right.rows))
+    rounds: list[_Balls] = []
+    for _ in range(_ROUNDS):
+        worth = lefts * rest.size * right.rows.shape[1] // _PER_BALL
+        count = min(_BALLS, rest.size // _IN_BALL, lefts // _TO_BALL, worth)
+        if count < 4 or scale.blind or right.rows.shape[1] < _IN_BALL:
             break
-        yield from _members(near, ball[~outside], inside)
-        rest = rest[outside]
+        balls, rest = _Balls.of(scale, right, rest, count)
+        rounds.append(balls)
+    return rounds, rest
+
+
+def _groups(
+    scale: _Scale, left: _Factor, right: _Factor, balls: tuple[list[_Balls], Indices]
+) -> Iterator[tuple[Indices, Indices]]:
+    """Ours that may be near to some of theirs, and these, such that each pair that may be near is in one of them.
+
+    Ours that are farther from its centre than a ball is wide meet nobody in it.
+    """
+    rounds, rest = balls
+    for some in rounds:
+        near = _near_balls(scale, left, right, some.centres, some.extents)
+        if np.count_nonzero(near) > 0.8 * near.size:
+            rest = np.concatenate([some.rows, rest])
+        else:
+            yield from _members(near, some)
     if rest.size:
         yield np.arange(len(left.rows)), rest
 
 
-def _members(near: Mask, ball: Indices, rows: Indices) -> Iterator[tuple[Indices, Indices]]:
-    order = np.argsort(ball, kind="stable")
-    starts = np.searchsorted(ball[order], np.arange(near.shape[1] + 1))
-    for number in range(near.shape[1]):
-        ours, theirs = np.flatnonzero(near[:, number]), rows[order[starts[number] : starts[number + 1]]]
-        if ours.size and theirs.size:
-            yield ours, theirs
+def _members(near: Mask, balls: _Balls) -> Iterator[tuple[Indices, Indices]]:
+    ends = balls.starts[1:].tolist()
+    counts = near.sum(axis=0)
+    for number in np.flatnonzero((counts > 0) & (np.diff(balls.starts) > 0)).tolist():
+        yield np.flatnonzero(near[:, number]), balls.rows[balls.starts[number] : ends[number]]
 
 
 def _nearest(scale: _Scale, right: _Factor, rows: Indices, centres: Indices) -> tuple[Indices, npt.NDArray[np.float64]]:

@@ -27,6 +27,7 @@ from tests.streams import (
     Arrive,
     Case,
     EpochEnd,
+    EpochPages,
     Idle,
     Run,
     cases,
@@ -205,6 +206,30 @@ def test_without_flushing_a_join_that_outgrows_its_budget_fails():
 @examples(0.25)
 def test_without_flushing_every_pair_comes_out_once_if_all_fits(case):
     check(case)
+
+
+def test_what_leaves_memory_together_is_one_batch_however_many_partitions_it_is_of():
+    """Found: a file for each partition of each flush, of a few rows, took nearly all of the time."""
+
+    class Counting(EpochPages):
+        puts = 0
+
+        def put(self, rows, segment="main"):
+            self.puts += 1
+            return super().put(rows, segment)
+
+    store = Counting()
+    at_work = join(Rrpj(memory=640, row=1, partitions=64, flush=0.1), store=store)
+    rng = np.random.default_rng(5)
+    for n in range(100):
+        rows = [{"k": int(k), "t": n, "id": 64 * n + i} for i, k in enumerate(rng.integers(0, 5000, 64))]
+        at_work.on(Arrive(n % 2, rows))
+    gone = 6400 - 640
+    assert store.puts <= 2 * 2 * (gone / 64 + 2)  # rows and when they came, of either side
+    pages = [page for side_ in at_work.logics[0].sides for page in side_.pages]
+    assert sum(page.rows for page in pages) >= gone
+    at_work.end()
+    assert at_work.held == 0
 
 
 # E5: ends
