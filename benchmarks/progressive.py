@@ -13,14 +13,15 @@ and an engine that gives another number fails the benchmark. The same files run 
 
 What is timed: seconds from the beginning of the first micro-batch until 1, 10, 50 and 100 % of the results are out, by
 the micro-batch in which they come (``durationMs.triggerExecution``: planning, state commit and logs included), and of
-penstock the end of the streams after them; DuckDB's rows are taken as they come. Engines run over few rows first.
+penstock the end of the streams after them; DuckDB's rows are taken as they come. Engines run over fewer rows first.
 
 Then, in process and by counts alone, how many results RRPJ, XJoin and RPJ have given when half of the input has come,
 with 4 % of it in memory: keys are skewed alike in both streams, and half of the partitions have none in common, as in
 the source's non-uniform data (progressive-joins §2.4, §6.5).
 
 Then two streams of boxes, half a million each, of which those are joined that meet: ``penstock@spatial`` beside
-``spark-cells@spatial``, Spark's own join of the cells that boxes touch (`progressive_spatial`).
+``spark-cells@spatial``, Spark's own join of the cells that boxes touch (`progressive_spatial`). At last two streams of
+vectors, of which those are joined that are near each other, beside brute force (`progressive_near`).
 
 Ratios in the JSON: ``spark-rocksdb`` and ``duckdb`` are their seconds for the whole job ÷ penstock's;
 ``spark-rocksdb@first10`` is Spark's seconds for the whole job ÷ penstock's until a tenth of the results is out;
@@ -46,6 +47,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+import progressive_near as vectors
 import progressive_spatial as spatial
 import window_join as base
 
@@ -72,6 +74,8 @@ class Size:
 FULL = Size(rows=1_000_000, batches=10, tuples=400_000)
 QUICK = Size(rows=200_000, batches=5, tuples=100_000)
 FEW = Size(rows=4_000, batches=2, tuples=10_000)
+WARM = Size(rows=40_000, batches=2, tuples=0)
+"""What engines run over first: enough for penstock to run in tasks, as it does later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +128,9 @@ def main(quick: bool, only: Sequence[str] = (), size: Size | None = None) -> dic
     size, patience = size or (QUICK if quick else FULL), QUICK_PATIENCE if quick else PATIENCE
     engines = {name: engine for name, engine in ENGINES.items() if not only or name in only}
     with tempfile.TemporaryDirectory(prefix="progressive-", ignore_cleanup_errors=True) as directory:
-        few = generate(Path(directory) / "few", FEW)
+        warm = generate(Path(directory) / "warm", min(WARM, size, key=lambda size: size.rows))
         for engine in engines.values():
-            engine(few, patience)
+            engine(warm, patience)
         job = generate(Path(directory) / "timed", size)
         print(
             f"{2 * job.rows:,} rows in, {job.matches:,} results (DuckDB), {job.batches} micro-batches, "
@@ -139,7 +143,8 @@ def main(quick: bool, only: Sequence[str] = (), size: Size | None = None) -> dic
     base.print_plain(table(results))
     if counts:
         base.print_plain(half_table(counts))
-    summary = summarise(results, counts)
+    alike = vectors.main(quick) if not only or "near" in only else {"ratio": {}}
+    summary = summarise(results, counts, alike["ratio"])
     print(json.dumps(summary))
     return summary
 
@@ -340,9 +345,12 @@ def half_table(counts: Mapping[str, int]) -> Any:
     return rows + [(name, f"{count:,}", f"{own / max(1, count):.2f}") for name, count in counts.items()]
 
 
-def summarise(results: Mapping[str, Delivered], counts: Mapping[str, int]) -> dict[str, object]:
-    """Rates, seconds until parts of the results were out, and ratios."""
+def summarise(
+    results: Mapping[str, Delivered], counts: Mapping[str, int], others: Mapping[str, float] | None = None
+) -> dict[str, object]:
+    """Rates, seconds until parts of the results were out, and ratios, those of other cases among them."""
     ratio = {f"{name}@half": counts["rrpj"] / max(1, count) for name, count in counts.items() if name != "rrpj"}
+    ratio |= others or {}
     own = results.get("penstock")
     if own is not None:
         ratio |= {name: results[name].total / own.total for name in PEERS if name in results}

@@ -103,3 +103,27 @@ def test_a_box_meets_two_others_as_duckdb_counts_them(bench: ModuleType, tmp_pat
     rows = left.join(right, on=pk.intersects(bench.spatial.CORNERS)).to_memory()
     flow.run()
     assert rows.table().num_rows == job.matches
+
+
+@pytest.fixture(scope="module")
+def near() -> ModuleType:
+    return importlib.import_module("progressive_near")
+
+
+def test_brute_force_in_numpy_and_in_duckdb_finds_the_same_pairs(near: ModuleType):
+    for case in (near.Case(9, 800, 0.1), near.Case(128, 400, 0.4)):
+        sides = near.vectors(case)
+        ours, theirs = near.brute_force(case, sides, 60.0), near.in_duckdb(case, sides, 60.0)
+        assert ours.rows == theirs.rows == case.rows
+        assert len(ours.pairs) > 100
+        assert ours.pairs == theirs.pairs
+        near.check(case, "numpy", theirs, ours)
+        with pytest.raises(RuntimeError, match="differ in 1 pairs of"):
+            near.check(case, "numpy", theirs, near.Told(1.0, frozenset(list(ours.pairs)[1:]), case.rows))
+
+
+def test_what_brute_force_would_take_is_told_of_some_of_the_rows(near: ModuleType):
+    case = near.Case(9, 100, 0.1)
+    told = {"penstock": near.Told(2.0, frozenset(), 100), "numpy": near.Told(9.0, frozenset(), 50)}
+    assert near.table((case,), {"9d": told})[2] == ("9d", "numpy (of 50 left rows)", "9.0", "22", "4.5")
+    assert near.summarise((case,), {"9d": told})["ratio"] == {"numpy@9d": 4.5}

@@ -117,6 +117,57 @@ def test_vectors_that_are_nowhere_match_nothing_and_are_not_lost(how, method, me
     assert any(not is_somewhere(vector, metric) for vector in ours)
 
 
+def wanted_of(near: np.ndarray, how: str) -> Counter:
+    """What a join gives by which of our rows are near which of theirs."""
+    wanted: Counter = Counter()
+    if how in ("inner", "left", "right", "full"):
+        wanted += Counter(zip(*(side.tolist() for side in np.nonzero(near)), strict=True))
+    if how in ("left", "full", "anti"):
+        wanted += Counter((i, None) for i in np.flatnonzero(~near.any(axis=1)).tolist())
+    if how in ("right", "full"):
+        wanted += Counter((None, j) for j in np.flatnonzero(~near.any(axis=0)).tolist())
+    if how == "semi":
+        wanted += Counter((i, None) for i in np.flatnonzero(near.any(axis=1)).tolist())
+    return wanted
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
+@pytest.mark.parametrize(
+    ("dimensions", "spelling"), [(2, "columns"), (3, "columns"), (3, "list and columns"), (16, "list")]
+)
+def test_rows_near_the_borders_of_cells_meet_once_whatever_the_shards(how, dimensions, spelling):
+    """Few dimensions are cut into cells (here of 8 × 0.25); of others one side is spread over the shards."""
+    rng = np.random.default_rng(dimensions)
+    distance = 0.25
+    ours = np.round(rng.uniform(-6, 6, (300, dimensions)) * 8) / 8
+    theirs = (
+        rng.permutation(ours) + rng.choice([-distance, 0, distance / 2, distance], (300, 1)) * np.eye(dimensions)[0]
+    )
+    names = [f"x{n}" for n in range(dimensions)]
+    lists = [pa.table({"v": pa.array(side.tolist(), pa.list_(pa.float64()))}) for side in (ours, theirs)]
+    columns = [pa.table(dict(zip(names, side.T, strict=True))) for side in (ours, theirs)]
+    left = columns[0] if spelling == "columns" else lists[0]
+    right = lists[1] if spelling == "list" else columns[1]
+    on = {"left": "v" if left is lists[0] else names, "right": "v" if right is lists[1] else names}
+    near = near_pairs(ours, theirs, distance)
+    assert 100 < near.sum() < 1000
+    for shards, method in ((1, "oa"), (5, "rrpj"), (4, "oa")):
+        found = joined(left, right, distance=distance, how=how, method=method, shards=shards, **on)
+        assert found == wanted_of(near, how)
+
+
+def test_rows_are_spread_over_the_shards():
+    points = np.random.default_rng(0).random((400, 2)) * 100
+    for columns, copies in (({"x": points[:, 0], "y": points[:, 1]}, 1.6), ({"v": list(points)}, 4.0)):
+        flow = pk.LocalFlow(shards=4)
+        table = pa.table({**columns, "t": range(400)})
+        a, b = (flow.source(table, time="t", name=name) for name in "ab")
+        names = list(columns) if len(columns) > 1 else "v"
+        a.join(b, on=pk.near(names, distance=1.0)).foreach_epoch(lambda rows, epoch: None)
+        query = flow.run(end=False)
+        assert query.progress().epochs[-1].operators["join0"].state_rows == pytest.approx(400 * (1 + copies), rel=0.1)
+
+
 def test_near_in_time_as_well():
     ours, theirs = vectors(3, 60, 2, 0.3)
     wanted = Counter(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal, get_args
 
 import numpy as np
@@ -12,9 +13,9 @@ import pyarrow as pa
 from penstock.core.budget import Budget
 from penstock.core.checks import is_number
 from penstock.core.errors import ConfigError
-from penstock.core.routes import Cells
-from penstock.core.rows import Hashes, Indices
-from penstock.core.within import RIGHT
+from penstock.core.routes import KEYED, Anywhere, Cells, Everywhere, Route
+from penstock.core.rows import Hashes, Indices, RowType
+from penstock.core.within import LEFT, RIGHT
 from penstock.kernels.equal import Mask
 from penstock.kernels.grid import AXES, Grid
 from penstock.kernels.near import Radius, near_pairs
@@ -28,6 +29,18 @@ _WIDER = 1e-5
 """Cells are wider than the distance by this part, so that nothing is near to a cell beyond the next."""
 
 _TINIEST, _LARGEST = 1e-140, 1e140
+
+_FEW = (2, 3)
+"""Dimensions in which rows are sent to cells."""
+
+_CELLS = 8
+"""How many times the distance these cells are wide: few rows are then near to a border."""
+
+_MARGIN = 1e-6
+"""By which part of the distance rows are sent farther than that, for what rounding may hide."""
+
+_FARTHEST = 2.0**40
+"""Cells farther from the origin are taken for that one."""
 
 _AT_ONCE = 1024
 """Vectors whose cells are found at a time."""
@@ -150,6 +163,24 @@ class NearVectors(Matching):
         length = self.radius.length
         return Grid(tuple(range(min(dimensions, AXES))), length, self.cell or length * (1 + _WIDER))
 
+    def route(self, port: int, keeps: tuple[bool, bool]) -> Route:
+        """In few dimensions by cells, one side with copies; else it is everywhere, and the other is spread.
+
+        A side that is kept has no copies. Where both are, all rows go to one site.
+        """
+        if all(keeps):
+            return KEYED
+        single = RIGHT if keeps[RIGHT] else LEFT
+        if self.dimensions in _FEW and not self.directed:
+            return NearCells(self, port, copied=port != single, kept=keeps[port])
+        return Anywhere(self.columns(port)) if port == single else Everywhere()
+
+    @property
+    def dimensions(self) -> int | None:
+        """How many numbers vectors have, if they are named one by one."""
+        most = max(len(self.ours), len(self.theirs))
+        return most if most > 1 else None
+
     def points(self, columns: Sequence[pa.Array]) -> Points:
         """Vectors as they are compared."""
         return Points(columns, unit=self.directed)
@@ -192,6 +223,61 @@ class NearVectors(Matching):
             with budget.hold(work, "comparing vectors"):
                 grid = self.grid(a.dimensions)
                 yield from near_pairs((mine.hashes, a), (theirs.hashes, b), grid, self.radius, work)
+
+
+@dataclass(frozen=True, slots=True)
+class NearCells(Cells):
+    """Rows go to the cell that they are in; copies of those of one side to all cells within the distance, too.
+
+    So a pair meets once, in the cell of the row that has no copies.
+    """
+
+    by: NearVectors
+    port: int
+    copied: bool
+    kept: bool
+    """Whether rows whose vectors are nowhere are to come out: they go to any site."""
+
+    def touched(self, types: RowType, rows: pa.RecordBatch) -> tuple[Indices, Hashes]:
+        """The sites of these cells, each once for a row."""
+        columns = [types.column(rows, name) for name in self.by.columns(self.port)]
+        good = usable(columns, directed=False) & (lengths_of(columns) == self.by.dimensions)
+        nowhere = np.flatnonzero(~good) if self.kept else np.zeros(0, np.int64)
+        which, sites = self._sites(np.flatnonzero(good), columns)
+        which, sites = np.concatenate([which, nowhere]), np.concatenate([sites, np.zeros(nowhere.size, np.uint64)])
+        order = np.argsort(which, kind="stable")
+        return which[order], sites[order]
+
+    def _sites(self, rows: Indices, columns: Sequence[pa.Array]) -> tuple[Indices, Hashes]:
+        if not rows.size:
+            return rows, np.zeros(0, np.uint64)
+        points = self.by.points([column.take(pa.array(rows)) for column in columns]).take(slice(None))
+        length = self.by.radius.length
+        width = max(_CELLS * length, self.by.cell or 0.0)
+        margin = length * (1 + _MARGIN) if self.copied else 0.0
+        # Rounding keeps the order of numbers, so that whoever is near lies in a cell from the first to the last.
+        edges = (np.clip(edge / width, -_FARTHEST, _FARTHEST) for edge in (points - margin, points + margin))
+        first, last = map(np.floor, edges)
+        cells, extent = first.astype(np.int64), last - first
+        copies = []
+        for corner in product((0, 1), repeat=points.shape[1] if self.copied else 0):
+            some = np.flatnonzero((extent >= corner).all(axis=1)) if corner else np.arange(rows.size)
+            copies.append((rows[some], _site(cells[some] + np.array(corner or 0))))
+        which, sites = (np.concatenate(parts) for parts in zip(*copies, strict=True))
+        order = np.lexsort((sites, which))
+        which, sites = which[order], sites[order]
+        again = (which[1:] == which[:-1]) & (sites[1:] == sites[:-1])
+        kept = np.concatenate([[True], ~again])  # cells may share a site
+        return which[kept], sites[kept]
+
+
+def _site(cells: Indices) -> Hashes:
+    """The number of each cell's site, below 2**32, spread evenly."""
+    mixed = np.zeros(len(cells), np.uint64)
+    for along in cells.T:
+        mixed = (mixed ^ along.astype(np.int64).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    return (mixed * np.uint64(0xBF58476D1CE4E5B9)) >> np.uint64(32)
 
 
 def _taken(rows: Looked, which: Indices) -> Looked:
