@@ -399,6 +399,7 @@ def progressives(draw: st.DrawFn) -> Progressive:
         row=1,
         partitions=draw(st.integers(1, 4)),
         flush=draw(st.sampled_from([0.0, 0.1, 0.5, 1.0])),
+        cut=draw(st.sampled_from(["fixed", "adaptive"])),
         **{name: draw(st.sampled_from(values)) for name, values in parameters.items()},
     )
 

@@ -84,9 +84,9 @@ class ProbeLog:
     given: float = 0.0
     """Results that have come out so far for each row of its shard, on average."""
     partition: int = 0
-    """All its rows are of this one, if the keys are cut into so many …"""
+    """All its rows are of this one, if keys are cut …"""
     partitions: int = 0
-    """… and of any of them if this is 0."""
+    """… in the way that has this mark; 0 is none, and its rows are of any partition."""
 
 
 _RECORDED = {"port": "kind", "run": "maker"}

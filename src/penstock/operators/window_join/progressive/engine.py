@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,7 @@ from penstock.operators.window_join.config import LEFT_ONLY, WindowJoin
 from penstock.operators.window_join.match_pairing import pairing_of
 from penstock.operators.window_join.pairing import Admit, Mask
 from penstock.operators.window_join.progressive.counted import CountedPages
+from penstock.operators.window_join.progressive.cutting import BUCKETS, Cut, number_of
 from penstock.operators.window_join.progressive.expected import Expected
 from penstock.operators.window_join.progressive.met import (
     Known,
@@ -90,6 +92,8 @@ class ProgressiveJoin:
         self._flush = settings.flush
         self._memory = settings.memory or int(_RESIDENT * budget.limit)
         self._partitions = settings.partitions
+        self._adapts = settings.cut == "adaptive"
+        self._cut = self._cut_for(state)
         keeps, by_row = self._pairing.keeps, self._policy.by_row
         left, right = (
             Side(
@@ -98,7 +102,7 @@ class ProgressiveJoin:
                 budget,
                 marks=keeps[port],
                 hits=by_row,
-                partitions=settings.partitions,
+                cut=self._cut,
                 crosses=self._crosses,
             )
             for port in (LEFT, RIGHT)
@@ -155,6 +159,7 @@ class ProgressiveJoin:
             "clock": self._clock,
             "policy": self._policy.to_json(),
             "expected": self._expected.to_json(),
+            **({"cut": self._cut_record()} if self._adapts else {}),
         }
         return State(tuple(self._credited((*self._asleep, *pages))), record)
 
@@ -460,6 +465,25 @@ class ProgressiveJoin:
                     self._policy.arrived[place] += page.rows
                     self._policy.results[place] += log.results
         self._take_up_expected(state)
+        before = Cut.from_json(self._partitions, state.meta.get("cut", {}))
+        if before != self._cut:
+            self._policy.recut(before.moved(self._cut, self._expected.rows))
+        self._counted = self._expected.rows.copy()
+
+    def _cut_for(self, state: State) -> Cut:
+        """How keys are cut in this epoch: as before, unless that has become uneven."""
+        record = state.meta.get("cut", {})
+        self._loads = np.array(record.get("loads", np.zeros(BUCKETS)))
+        if not self._adapts:
+            return Cut(self._partitions)
+        cut = Cut.from_json(self._partitions, record)
+        taken = [number_of(log_of(page).partitions) for page in state.pages]
+        return cut.adapted(self._loads, max([cut.number, *taken]))
+
+    def _cut_record(self) -> dict[str, Any]:
+        """How keys are cut, and the rows that came to each bucket of late."""
+        came = (self._expected.rows - self._counted).sum(axis=0)
+        return {**self._cut.to_json(), "loads": (self._loads / 2 + came).round(2).tolist()}
 
     def _take_up_expected(self, state: State) -> None:
         """What was counted before; of shards that are cut otherwise, by the pages that came here."""
@@ -478,7 +502,7 @@ class ProgressiveJoin:
     def _partition_of(self, page: Page) -> int:
         """The partition of all rows of a page, if keys are cut as they were when it was written; else that of none."""
         log = log_of(page)
-        return log.partition if log.partitions == self._partitions else self._partitions
+        return log.partition if log.partitions == self._cut.code else self._partitions
 
     def _wake(self) -> None:
         """Bring the rows to memory that are to be there, the most productive first; what does not fit leaves."""

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, get_args
 from penstock.core.checks import is_number, is_whole
 from penstock.core.errors import ConfigError
 from penstock.operators.window_join.methods import JoinMethod
+from penstock.operators.window_join.progressive.cutting import Cutting
 from penstock.operators.window_join.progressive.policies import DriftRate, Per, Policy, ResultRate, RowRate
 
 
@@ -17,13 +18,15 @@ class Progressive(JoinMethod):
     """What all of them have: `memory` for the rows of both streams (a quarter of the task's budget), in bytes.
 
     `row` is what a row counts (what it takes in Arrow), `partitions` into how many parts the keys of either stream are
-    cut, `flush` the part of the memory that is freed at a time.
+    cut, `flush` the part of the memory that is freed at a time. With `cut` ``"adaptive"`` keys are dealt out anew
+    between epochs once the largest partition gets 1.5 times the rows of the average one.
     """
 
     memory: int | None = None
     row: int | None = None
     partitions: int = 64
     flush: float = 0.1
+    cut: Cutting = "fixed"
 
     defers: ClassVar[bool] = True
     windowless: ClassVar[bool] = True
@@ -36,6 +39,8 @@ class Progressive(JoinMethod):
         if not is_whole(self.partitions) or not 1 <= self.partitions <= _MOST_PARTITIONS:
             raise ConfigError(f"partitions={self.partitions!r} is not a whole number from 1 to {_MOST_PARTITIONS:,}.")
         self._check_fraction("flush")
+        if self.cut not in get_args(Cutting):
+            raise ConfigError(f"cut={self.cut!r} is not one of {', '.join(get_args(Cutting))}.")
 
     @abc.abstractmethod
     def policy(self) -> Policy:

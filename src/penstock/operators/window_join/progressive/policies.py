@@ -111,6 +111,13 @@ class Policy(abc.ABC):
         """What the next epoch is to know."""
         return {name: getattr(self, name).tolist() for name in self.kept}
 
+    def recut(self, moved: Scores) -> None:
+        """Keys are in other partitions now: so much of each partition is in which, for either port."""
+        for name in self.kept:
+            known = getattr(self, name)
+            if np.shape(known)[-2:] == (2, self.partitions):
+                setattr(self, name, np.einsum("...po,pon->...pn", known, moved))
+
     def take_up(self, record: Mapping[str, Any]) -> None:
         """Go on from what an epoch before knew; another policy's record, or one of other partitions, says nothing."""
         for name in self.kept:

@@ -15,6 +15,7 @@ from penstock.core.rows import Indices, hashes_of, times_of
 from penstock.kernels.sort import order_by
 from penstock.operators.window_join.pairing import Mask
 from penstock.operators.window_join.progressive.counted import CountedPages
+from penstock.operators.window_join.progressive.cutting import Cut
 from penstock.operators.window_join.progressive.met import (
     Known,
     arrivals,
@@ -43,13 +44,15 @@ class Side:
     """
 
     def __init__(
-        self, port: int, store: CountedPages, budget: Budget, *, marks: bool, hits: bool, partitions: int, crosses: bool
+        self, port: int, store: CountedPages, budget: Budget, *, marks: bool, hits: bool, cut: Cut, crosses: bool
     ) -> None:
         self.port = port
         self.marks = marks
         self.crosses = crosses
         """Whether rows of different partitions may meet: pages on disk are then of all of them."""
         self.slabs = Slabs(budget)
+        self.cut = cut
+        partitions = cut.partitions
         self.disk: list[list[Page]] = [[] for _ in range(partitions + 1)]
         self.newest = np.zeros(partitions, np.int64)
         """When the latest row came to each partition in memory."""
@@ -65,7 +68,7 @@ class Side:
 
     def partition(self, rows: pa.RecordBatch) -> Indices:
         """The partition of each row."""
-        return (hashes_of(rows) % np.uint64(self._partitions)).astype(np.int64)
+        return self.cut.of(hashes_of(rows))
 
     def hold(self, rows: pa.RecordBatch, tick: int, met: Mask | None) -> Indices:
         """Keep rows in memory that came at `tick`, sorted as pages are; their partitions."""
@@ -324,7 +327,7 @@ class Side:
         for place, (page, number) in enumerate(zip(merged, part[starts].tolist(), strict=True)):
             kind, partition = (number, self._partitions) if self.crosses else divmod(number, self._partitions)
             log = ProbeLog(newest[place], noted, last[place], max(1, first[place]), *met[kind])
-            log = log if self.crosses else replace(log, partition=partition, partitions=self._partitions)
+            log = log if self.crosses else replace(log, partition=partition, partitions=self.cut.code)
             self.listed(partition).append(replace(page, log=log))
         for page in pages:
             self._drop(page)
@@ -400,7 +403,7 @@ class Side:
         births = dict.fromkeys(apart.tolist(), name)
         for place, (page, partition) in enumerate(zip(pages, which[starts].tolist(), strict=True)):
             log = ProbeLog(newest=int(last[place]), births=births.get(place))
-            yield replace(page, log=replace(log, partition=partition, partitions=self._partitions) if cut else log)
+            yield replace(page, log=replace(log, partition=partition, partitions=self.cut.code) if cut else log)
 
     def _stored(self, rows: pa.RecordBatch, starts: Indices, marks: Mask | None) -> list[Page]:
         """Put rows into the store, each part from a start on sorted as pages are: a page for each part."""
