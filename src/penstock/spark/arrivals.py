@@ -25,6 +25,9 @@ _QUEUE = 8
 _AT_ONCE = 1 << 16
 """Rows taken from a queue at once, if they fit."""
 
+_GATHERED = 2
+"""Batches that are here are put together up to this part of a piece."""
+
 Pieces = Iterator[tuple[int, pa.RecordBatch]]
 """Rows and the port that they enter."""
 
@@ -135,10 +138,26 @@ class Arrivals:
 
 
 def given(rows: Iterable[tuple[int, pa.RecordBatch]], budget: Budget, work: Work) -> Pieces:
-    """Rows that are here, port by port, in pieces."""
+    """Rows that are here, port by port, in pieces; small batches are put together."""
+    held: list[pa.RecordBatch] = []
+    size, before = 0, 0
     for port, batch in rows:
         work.bytes_in += batch.nbytes
-        count = -(-batch.num_rows // max(1, batch.nbytes // work.piece)) or 1
-        for piece in (batch.slice(start, count) for start in range(0, batch.num_rows, count)):
-            with budget.hold(piece.nbytes, "rows in flight"):
-                yield port, piece
+        if held and (port != before or size + batch.nbytes > work.piece // _GATHERED):
+            yield from _cut(before, held, budget, work)
+            size = 0
+        held.append(batch)
+        size, before = size + batch.nbytes, port
+        del batch
+    if held:
+        yield from _cut(before, held, budget, work)
+
+
+def _cut(port: int, held: list[pa.RecordBatch], budget: Budget, work: Work) -> Pieces:
+    """Batches as one, in pieces; the list is empty afterwards."""
+    with budget.hold(sum(batch.nbytes for batch in held) if len(held) > 1 else 0, "gathering rows in flight"):
+        batch = taken(held)
+    count = -(-batch.num_rows // max(1, batch.nbytes // work.piece)) or 1
+    for piece in (batch.slice(start, count) for start in range(0, batch.num_rows, count)):
+        with budget.hold(piece.nbytes, "rows in flight"):
+            yield port, piece

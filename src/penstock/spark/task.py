@@ -34,6 +34,7 @@ from penstock.spark.collector import pass_over_modules
 from penstock.spark.runs import Run, Runs
 from penstock.spark.work import Work
 from penstock.storage.files import FilePages
+from penstock.storage.memory import MemoryPages
 from penstock.storage.versioned import Checkpoint
 
 _DESCRIBED = 512
@@ -107,13 +108,17 @@ class ShardTask:
         hand_over(budget, self.share // KEPT_PART if config.keeps_between_epochs else 0)
         checkpoint = Checkpoint(self.checkpoint)
         pages = checkpoint.pages(self.operator)
-        store = FilePages(pages, f"{self.epoch:08d}-{shard:05d}", elsewhere=config.elsewhere or None)
-        state = self._state(shard, store)
+        files = FilePages(pages, f"{self.epoch:08d}-{shard:05d}", elsewhere=config.elsewhere or None)
+        state = self._state(shard, files)
         each = _LISTED if isinstance(state.pages, PageList) else _DESCRIBED
         budget.charge(each * len(state.pages), "the list of this shard's pages")
         piece = budget.room // config.piece
-        logic = config.logic(self.types, store, budget, state, tally)
         order = config.arrivals(sum(page.nbytes for page in state.pages), self.share)
+        # What an epoch drops again need not be written. Methods that mind memory themselves are left to do so.
+        in_memory = order == "streamed" and not config.lists_pages
+        memory = MemoryPages(budget, files) if in_memory else None
+        store = memory or files
+        logic = config.logic(self.types, store, budget, state, tally)
         # Methods that like their rows spooled make many small blocks, which leave holes: nothing is kept of those.
         kept = 0 if order == "spooled" else self.share // 8
         arrived = Arrived.at(config, self.types, len(self.inside))
@@ -122,7 +127,9 @@ class ShardTask:
         begun = clock.perf_counter()
         give_back()
         state = settled(config, logic, store, budget)
-        store.sync()
+        if memory is not None:
+            state = replace(state, pages=memory.saved(state.pages))
+        files.sync()
         give_back()
         work.seconds["settle"] = clock.perf_counter() - begun
         record = ShardRecord.of(
@@ -133,8 +140,8 @@ class ShardTask:
             rows_out=work.rows_out,
             seconds={name: round(spent, 4) for name, spent in work.seconds.items()},
             bytes_in=work.bytes_in,
-            bytes_read=store.bytes_read + work.spooled,
-            bytes_written=store.bytes_written + work.spooled,
+            bytes_read=files.bytes_read + work.spooled,
+            bytes_written=files.bytes_written + work.spooled,
         )
         name = "" if self.runs is None else uuid.uuid4().hex[:12]
         checkpoint.stage(self.attempt, self.operator, shard, record.to_json(), state, name)

@@ -61,7 +61,8 @@ class Work:
             if not self._gather(small, rows):
                 begun = yield from self._release(small, begun)
                 begun = yield from self._hand_over(rows, begun)
-        yield from self._release(small, begun)
+        begun = yield from self._release(small, begun)
+        self.seconds["work"] += clock.perf_counter() - begun
 
     def trim(self) -> None:
         """Return what the allocator keeps, once more than `kept` bytes may have been freed since the last time.
