@@ -52,7 +52,15 @@ from tests.oracle import aggregate as oracle
 from tests.streams import EpochPages
 
 COLUMNS = pa.schema(
-    {"k": pa.int64(), "g": pa.string(), "t": pa.int64(), "x": pa.float64(), "i": pa.int32(), "s": pa.string()}
+    {
+        "k": pa.int64(),
+        "g": pa.string(),
+        "t": pa.int64(),
+        "x": pa.float64(),
+        "i": pa.int32(),
+        "s": pa.string(),
+        "b": pa.bool_(),
+    }
 )
 
 DOUBLED = UserDefined(
@@ -81,9 +89,13 @@ BOUNDED: dict[str, AnyFunction] = {
     "last.s": pk.last("s"),
     "doubled.x": DOUBLED,
     "max.t": pk.max("t"),
+    "marked_rows.x": pk.count(where="b"),
+    "marked_count.x": pk.count("x", where="b"),
 }
 HOLISTIC: dict[str, AnyFunction] = {
     "distinct.x": CountDistinct("x"),
+    "marked_distinct.x": pk.count_distinct("x", where="b"),
+    "marked_distinct.s": pk.count_distinct("s", where="b"),
     "median.x": Quantile("x", 0.5),
     "p90.i": Quantile("i", 0.9),
     "mode.s": Mode("s"),
@@ -91,7 +103,7 @@ HOLISTIC: dict[str, AnyFunction] = {
     "set.x": CollectSet("x"),
     "list.s": CollectList("s"),
 }
-SUBTRACTABLE = ["rows.x", "count.x", "sum.i", "mean.i"]
+SUBTRACTABLE = ["rows.x", "count.x", "sum.i", "mean.i", "marked_count.x"]
 
 
 @dataclass(frozen=True)
@@ -356,10 +368,16 @@ def run(case: Case, meter: Meter | None = None) -> Run:
 
 
 def row(
-    t: int, k: Any = 1, x: float | None = 1.0, i: int | None = 1, s: str | None = "a", g: Any = "g"
+    t: int,
+    k: Any = 1,
+    x: float | None = 1.0,
+    i: int | None = 1,
+    s: str | None = "a",
+    g: Any = "g",
+    b: bool | None = True,
 ) -> dict[str, Any]:
     """One row."""
-    return {"k": k, "g": g, "t": t, "x": x, "i": i, "s": s}
+    return {"k": k, "g": g, "t": t, "x": x, "i": i, "s": s, "b": b}
 
 
 slidings = st.builds(sliding, range=st.integers(1, 12), slide=st.integers(1, 8), origin=st.integers(-5, 5))
@@ -386,6 +404,7 @@ rows_at = st.builds(
     i=st.sampled_from([None, 0, 1, 2, 2, -5]),
     s=st.sampled_from([None, "", "a", "a", "b", "ä"]),
     g=st.sampled_from(["p", "q", None]),
+    b=st.sampled_from([True, False, None]),
 )
 
 

@@ -126,6 +126,10 @@ def earliest(rows: list[Row], column: str, sign: int) -> Any:
     return min(there, key=lambda row: (sign * row["t"], order(row[column])))[column] if there else None
 
 
+def marked(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row["b"]]
+
+
 FUNCTIONS: dict[str, Callable[[list[Row], str, list[Any]], Any]] = {
     "rows": lambda rows, column, values: len(rows),
     "count": lambda rows, column, values: len(values),
@@ -148,6 +152,11 @@ FUNCTIONS: dict[str, Callable[[list[Row], str, list[Any]], Any]] = {
         for row in sorted(rows, key=lambda row: (row["t"], order(row[column]) if row[column] is not None else ()))
         if row[column] is not None
     ],
+    "marked_rows": lambda rows, column, values: len(marked(rows)),
+    "marked_count": lambda rows, column, values: len([r for r in marked(rows) if r[column] is not None]),
+    "marked_distinct": lambda rows, column, values: len(
+        {plain(r[column]) for r in marked(rows) if r[column] is not None}
+    ),
     "doubled": lambda rows, column, values: 2 * sum(values) if values else None,
 }
 """What each aggregate that tests ask for means."""

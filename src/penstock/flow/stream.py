@@ -41,7 +41,7 @@ from penstock.flow.plans import Part
 from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
 from penstock.kernels.hashing import can_hash
 from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, WindowAggregate, method_by_groups
-from penstock.operators.aggregate.functions import Count
+from penstock.operators.aggregate.functions import Count, where_of
 from penstock.operators.aggregate.methods import AggregateMethodLike
 from penstock.operators.lookup import METHODS as LOOKUP_METHODS
 from penstock.operators.lookup import LookupJoin, LookupMethodLike
@@ -834,6 +834,7 @@ def _needed(node: Node, config: WindowAggregate) -> pa.Schema:
     """The columns that an aggregation looks at: groups, what it aggregates, and the time."""
     asked: list[tuple[str, str | None]] = [("by", name) for name in config.by]
     asked += [(n, f.column) for n, f in config.aggregates if f.column is not None or not isinstance(f, Count)]
+    asked += [("where", where) for _, f in config.aggregates if (where := where_of(f)) is not None]
     if isinstance(config.window, SlideByTuple) and config.window.row_num is not None:
         asked.append(("row_num", config.window.row_num))
     wanted = {node.time, *config.keys}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock import LocalFlow, ordered
 from penstock.core.errors import ConfigError, FlowError
 from penstock.operators.aggregate import spellings as pk
-from penstock.operators.aggregate.functions import Edge, Function, UserDefined
+from penstock.operators.aggregate.functions import Count, Edge, Function, UserDefined
 from tests.aggregates import DOUBLED
 from tests.oracle.aggregate import plain
 from tests.streams import examples
@@ -23,6 +23,7 @@ from tests.streams import examples
 FUNCTIONS: list[Function] = [
     pk.count(),
     pk.count("x"),
+    pk.count("x", where="b"),
     pk.sum("x"),
     pk.min("x"),
     pk.max("x"),
@@ -85,7 +86,7 @@ def test_types_and_nulls_are_those_of_spark(function, values, expected, kind):
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: type(function).__name__)
 def test_of_no_value_a_count_is_zero_and_everything_else_null(function):
     nothing = of(function, pa.array([None, None], pa.float64()))
-    assert nothing == ([2] if function == pk.count() else [0] if function == pk.count("x") else [None])
+    assert nothing == ([2] if function == pk.count() else [0] if isinstance(function, Count) else [None])
 
 
 def test_nan_is_the_largest_number():
@@ -274,3 +275,45 @@ def test_the_edge_of_each_segment_is_that_of_its_definition(which):
         there = [(int(times[row]), values[row]) for row in range(begin, end) if values[row] is not None]
         edge = (min if which == "first" else max)([time for time, _ in there], default=None)
         assert value == min((v for time, v in there if time == edge), default=None)
+
+
+def test_a_count_may_be_of_the_rows_that_a_column_marks():
+    flow = LocalFlow()
+    rows = pa.table(
+        {
+            "t": [1, 2, 3, 4, 5],
+            "user": ["a", "b", "a", None, "c"],
+            "large": pa.array([True, True, True, True, None]),
+            "none": [False] * 5,
+        }
+    )
+    results = (
+        flow.source(rows, time="t")
+        .window(range=10)
+        .agg(
+            rows=pk.count(where="large"),
+            users=pk.count("user", where="large"),
+            different=pk.count_distinct("user", where="large"),
+            all=pk.count_distinct("user"),
+            no_rows=pk.count(where="none"),
+            nobody=pk.count_distinct("user", where="none"),
+        )
+        .to_memory()
+    )
+    flow.run()
+    (found,) = results.table().drop_columns(["window_start", "window_end"]).to_pylist()
+    assert found == {"rows": 4, "users": 3, "different": 2, "all": 3, "no_rows": 0, "nobody": 0}
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("size", r"n: where='size' must be a column of booleans, but it is of type int64\. Select the condition as a"),
+        ("big", r"where='big'.*Its columns are: t, size"),
+    ],
+)
+def test_what_marks_rows_must_be_a_boolean_column(where, said):
+    stream = LocalFlow().source(pa.table({"t": [1], "size": [2]}), time="t")
+    for asked in (pk.count(where=where), pk.count_distinct("size", where=where)):
+        with pytest.raises(ConfigError, match=said):
+            stream.window(range=10).agg(n=asked)

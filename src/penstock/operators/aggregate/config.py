@@ -28,7 +28,7 @@ from penstock.core.windows import (
     TupleWindow,
     Window,
 )
-from penstock.operators.aggregate.functions import Count, Extreme, Function, Sum, instead_of, is_flat
+from penstock.operators.aggregate.functions import Count, Extreme, Function, Sum, instead_of, is_flat, where_of
 from penstock.operators.aggregate.holistic import Holistic
 from penstock.operators.aggregate.lanes import Lane, counting
 from penstock.operators.aggregate.methods import METHODS, AggregateMethod, AggregateMethodLike
@@ -189,6 +189,9 @@ class WindowAggregate(ByMethod[AggregateMethod]):
                 raise ConfigError.unknown_column(name, function.column, rows.columns.names)
             kind = rows.columns.field(function.column).type if function.column is not None else pa.null()
             function.check(name, kind)
+            where = where_of(function)
+            if where is not None:
+                _check_where(name, where, rows)
         if self.parameters.subtracts:
             self._check_undone(inputs)
         row_num = self.window.row_num if isinstance(self.window, SlideByTuple) else None
@@ -310,14 +313,18 @@ class WindowAggregate(ByMethod[AggregateMethod]):
         """
         rows = inputs[0]
         bounded = [(name, cast(Function, f)) for name, f in self.aggregates if not is_holistic(f)]
-        keys = dict.fromkeys(f.keys for _, f in self.aggregates if is_holistic(f))
+        keys: dict[tuple[str, ...], dict[str, None]] = {}
+        for _, f in self.aggregates:
+            if is_holistic(f):
+                marked = keys.setdefault(f.keys, {})
+                marked |= dict.fromkeys([where] if (where := where_of(f)) is not None else [])
         ours: list[tuple[str, Function]] = [("__rows", Count())]
         if isinstance(self.window, Session | Landmark):
             ours.append(("__last", Extreme(TIME, "max")))
         if isinstance(self.window, SlideByTuple) and self.window.by == "row-num":
             ours.append(("__slides", Sum(SLIDE)))
         main = Lane.of(self.by, (), [*ours, *bounded], rows)
-        return main, *(counting(self.by, key, rows) for key in keys)
+        return main, *(counting(self.by, key, rows, tuple(marked)) for key, marked in keys.items())
 
     @property
     def slides_at(self) -> tuple[Duration, Duration] | None:
@@ -432,6 +439,17 @@ def method_by_groups(window: Window, emit: Emit, method: AggregateMethodLike) ->
     if isinstance(window, Session):
         return "auto"
     return "wid" if isinstance(window, Sliding) else None
+
+
+def _check_where(name: str, where: str, rows: RowType) -> None:
+    if where not in rows.columns.names:
+        raise ConfigError.unknown_column("where", where, rows.columns.names)
+    kind = rows.columns.field(where).type
+    if not pa.types.is_boolean(kind):
+        raise ConfigError(
+            f"{name}: where={where!r} must be a column of booleans, but it is of type {kind}. "
+            f"Select the condition as a column first, as in select('*', 'price > 100 AS large')."
+        )
 
 
 def is_holistic(function: AnyFunction) -> TypeGuard[Holistic]:

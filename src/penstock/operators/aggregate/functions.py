@@ -157,6 +157,34 @@ class Count:
         return (pc.subtract(whole[0], part[0]),)
 
 
+@dataclass(frozen=True, slots=True)
+class CountWhere(Count):
+    """The same, of the rows for which the boolean column `where` is true.
+
+    Its values are null in other rows: whoever lifts rows sees to that.
+    """
+
+    where: str = ""
+
+    def in_sql(self, kind: pa.DataType, value: str) -> Sequence[str]:
+        """The same count."""
+        marked = self.where.replace("`", "``")
+        return [f"count(CASE WHEN `{marked}` THEN {'1' if self.column is None else value} END)"]
+
+    def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
+        """Count rows that are there and marked."""
+        return (pa.array(np.add.reduceat((~is_null(values)).astype(np.int64), starts)),)
+
+
+def where_of(function: object) -> str | None:
+    """The boolean column that says which rows an aggregate is of; None if it is of all.
+
+    >>> where_of(CountWhere("x", "large")), where_of(Count("x"))
+    ('large', None)
+    """
+    return getattr(function, "where", None)
+
+
 class OwnError(Exception):
     """A function of a user's own aggregate failed; what it raised, if anything, is the cause."""
 

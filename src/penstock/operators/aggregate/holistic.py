@@ -73,6 +73,13 @@ class CountDistinct:
 
 
 @dataclass(frozen=True, slots=True)
+class CountDistinctWhere(CountDistinct):
+    """The same, of the rows for which the boolean column `where` is true."""
+
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Quantile:
     """The value below which `share` of the values lie, between two of them if need be: Spark's `percentile`."""
 

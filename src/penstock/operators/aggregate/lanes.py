@@ -24,7 +24,7 @@ from penstock.core.time import Times
 from penstock.core.windows import Wids
 from penstock.kernels.equal import same
 from penstock.kernels.segments import Codes, codes_of, sorted_by, starts_of
-from penstock.operators.aggregate.functions import Columns, Count, Edge, Function, OwnError
+from penstock.operators.aggregate.functions import Columns, Count, CountWhere, Edge, Function, OwnError, where_of
 
 VALUE = "__value"
 """What a value lane calls its values."""
@@ -108,7 +108,7 @@ class Lane:
         places, firsts = pa.array(order), order[starts]
         columns = [pa.array(hashes_of(rows)[firsts]), pa.array(numbers[firsts])]
         columns += [key.take(pa.array(firsts)) for key in keys]
-        times, taken = moments.to_numpy()[order], {}
+        times, taken = moments.to_numpy()[order], dict[tuple[str | None, str | None], pa.Array]()
         for part in self.parts:
             name = part.function.column
             if isinstance(part.function, Edge) and not (column := kind.column(rows, part.function.column)).null_count:
@@ -117,12 +117,22 @@ class Lane:
                 if tied is None:
                     columns += [pa.array(times[best]), column.take(pa.array(order[best]))]
                     continue
-            if name is not None and name not in taken:
-                taken[name] = kind.column(rows, name).take(places)
-            values = taken[name] if name is not None else pa.nulls(0)
+            where = where_of(part.function)
+            if (name, where) not in taken:
+                taken[name, where] = self._values(rows, kind, name, where, places)
+            values = taken[name, where]
             with part.telling():
                 columns += part.function.lift(values, times, starts)
         return self._batch(columns)
+
+    @staticmethod
+    def _values(rows: pa.RecordBatch, kind: RowType, name: str | None, where: str | None, places: pa.Array) -> pa.Array:
+        """A column in some order, null in rows for which `where` is not true."""
+        if where is None:
+            return pa.nulls(0) if name is None else kind.column(rows, name).take(places)
+        marked = kind.column(rows, where)
+        values = marked if name is None else kind.column(rows, name)
+        return pc.if_else(marked, values, pa.scalar(None, values.type)).take(places)
 
     def fold(self, partials: pa.RecordBatch) -> pa.RecordBatch:
         """Partials to one for each number, group and key, ordered by hash, group, number, key."""
@@ -222,9 +232,10 @@ class Lane:
         return pa.RecordBatch.from_arrays(cast, schema=self.schema)
 
 
-def counting(groups: Sequence[str], keys: Sequence[str], rows: RowType) -> Lane:
-    """A value lane: how often each key was there."""
-    return Lane.of(groups, keys, [("__n", Count())], rows)
+def counting(groups: Sequence[str], keys: Sequence[str], rows: RowType, where: Sequence[str] = ()) -> Lane:
+    """A value lane: how often each key was there, and how often where each of some boolean columns is true."""
+    marked = [(f"__n.{name}", CountWhere(None, name)) for name in where]
+    return Lane.of(groups, keys, [("__n", Count()), *marked], rows)
 
 
 def differing(groups: Sequence[pa.Array], hashes: Hashes) -> Indices | None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.core.budget import Budget
 from penstock.core.errors import FlowError
@@ -16,7 +17,7 @@ from penstock.core.time import TIME_MIN, Times, from_times
 from penstock.core.windows import Wid
 from penstock.kernels.segments import Mask, numbers_of
 from penstock.operators.aggregate.config import WindowAggregate, is_holistic
-from penstock.operators.aggregate.functions import TooLargeError
+from penstock.operators.aggregate.functions import TooLargeError, where_of
 from penstock.operators.aggregate.lanes import Lane, Part, partial_columns
 from penstock.operators.aggregate.partials import Piece, Renumber, Source, fits, folded, pieces
 
@@ -126,7 +127,11 @@ class Results:
                 place = next(n for n, lane in enumerate(self._lanes) if lane.keys == function.keys)
                 lane, table = self._lanes[place], tables[place]
                 values = table.column(lane.key_places[-1])
-                counts = numbers_of(table.column(lane.parts[0].first)).astype(np.int64, copy=False)
+                where = where_of(function)
+                part = lane.parts[0] if where is None else next(p for p in lane.parts if where_of(p.function) == where)
+                counts = numbers_of(table.column(part.first)).astype(np.int64, copy=False)
+                if where is not None:
+                    values = pc.if_else(pa.array(counts > 0), values, pa.scalar(None, values.type))
                 columns.append(function.finish(values, counts, starts[place - 1]))
             else:
                 columns.append(self._lowered(parts[name], main, columns[: len(self._config.by) + 2]))

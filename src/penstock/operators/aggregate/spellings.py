@@ -1,6 +1,7 @@
 """How aggregates are written: ``count()``, ``sum("amount")``, ``quantile("latency", 0.99)`` …
 
-Every public function of this module is an aggregate, in Python and in SQL: `AGGREGATES` is the list of them.
+Every public function of this module is an aggregate, in Python and in SQL: `AGGREGATES` is the list of them. SQL does
+without parameters that must be named: there `count(CASE WHEN large THEN x END)` is ``count("x", where="large")``.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from collections.abc import Callable, Mapping
 from inspect import isfunction
 from typing import Any, Literal
 
-from penstock.operators.aggregate.functions import Count, Edge, Extreme, Mean, Sum, Variance
+from penstock.operators.aggregate.functions import Count, CountWhere, Edge, Extreme, Mean, Sum, Variance
 from penstock.operators.aggregate.holistic import (
     CollectList,
     CollectSet,
     CountDistinct,
+    CountDistinctWhere,
     HeavyHitters,
     Mode,
     Quantile,
@@ -21,13 +23,15 @@ from penstock.operators.aggregate.holistic import (
 from penstock.operators.aggregate.sketches import ApproxCountDistinct, ApproxQuantile
 
 
-def count(column: str | None = None) -> Count:
-    """How many rows, or how many values of a column.
+def count(column: str | None = None, *, where: str | None = None) -> Count:
+    """How many rows, or how many values of a column; with `where`, of the rows for which that boolean column is true.
 
     >>> count()
     Count(column=None)
+    >>> count(where="large")
+    CountWhere(column=None, where='large')
     """
-    return Count(column)
+    return Count(column) if where is None else CountWhere(column, where)
 
 
 def sum(column: str) -> Sum:
@@ -102,13 +106,17 @@ def last(column: str) -> Edge:
     return Edge(column, "last")
 
 
-def count_distinct(column: str) -> CountDistinct:
-    """How many different values, exactly.
+def count_distinct(column: str, *, where: str | None = None) -> CountDistinct:
+    """How many different values, exactly; with `where`, in the rows for which that boolean column is true.
+
+    However many of them count the values of one column, those are kept once.
 
     >>> count_distinct("user")
     CountDistinct(column='user')
+    >>> count_distinct("user", where="large")
+    CountDistinctWhere(column='user', where='large')
     """
-    return CountDistinct(column)
+    return CountDistinct(column) if where is None else CountDistinctWhere(column, where)
 
 
 def approx_count_distinct(column: str, precision: int = 12) -> ApproxCountDistinct:
