@@ -14,6 +14,7 @@ import pyarrow as pa
 import penstock as pk
 from penstock.core.progress import Policy
 from penstock.core.within import Band, Tumbling
+from penstock.flow.materialize import asked_by_stream
 from penstock.operators.multi_way import Node, Predicate, trees
 from penstock.operators.multi_way.plan import predicates_of
 
@@ -138,11 +139,17 @@ Homes = dict[str, Any]
 """What `flow.join` and its sources are asked for: `materialize`, and by alias `payload`."""
 
 
-def draw_homes(rng: random.Random, case: MultiWayCase, files: bool) -> Homes:
-    """Where payload of each stream is, by what is asked of its source or of the join; most may change at a restart."""
+def draw_homes(rng: random.Random, case: MultiWayCase, files: bool, apart: bool = False) -> Homes:
+    """Where payload of each stream is, by what is asked of its source or of the join; most may change at a restart.
+
+    `apart`, results follow an epoch later. A source is asked for nothing that the join is not.
+    """
     when = rng.choice(["auto", "auto", "auto", "late", "early", {rng.choice(case.aliases): "late"}])
-    homes = ["segments", "segments", "row", "auto", *(["source"] * 3 if files else [])]
-    return {"materialize": when, "payload": {alias: rng.choice(homes) for alias in case.aliases}}
+    asked = asked_by_stream(case.aliases, pk.late(decoupled=True) if apart else when)
+    late = ["segments", "segments", *(["source"] * 3 if files else [])]
+    homes = {"auto": [*late, "row", "auto"], "late": [*late, "auto"], "early": ["row", "auto"]}
+    drawn = {alias: rng.choice(homes[asked.get(alias, "auto")]) for alias in case.aliases}
+    return {"materialize": pk.late(decoupled=True) if apart else when, "payload": drawn}
 
 
 def _one_key(rng: random.Random, aliases: list[str]) -> list[dict[str, str]]:

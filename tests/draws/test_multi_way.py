@@ -91,9 +91,7 @@ def test_the_same_joins_have_the_same_results_wherever_their_payload_is(draws, t
     for number, seed in enumerate(draws(40)):
         rng, case = random.Random(f"homes {seed}"), draw_multi_way(seed)
         folder = written(case, tmp_path / str(number), rng) if rng.random() < 0.6 else None
-        homes = draw_homes(rng, case, files=folder is not None)
-        if rng.random() < 0.15:
-            homes["materialize"] = pk.late(decoupled=True)
+        homes = draw_homes(rng, case, files=folder is not None, apart=rng.random() < 0.15)
         said = wrong(seed, homes, folder)
         failures += [said] if said else []
     assert not failures, f"{len(failures)} cases are wrong:\n" + "\n".join(failures)

@@ -41,7 +41,7 @@ def ran(spark, cases: Sequence[MultiWayCase], folder: Path, frames: bool, seed: 
         flow = pk.Flow(spark, checkpoint=f"{folder}/checkpoint", memory="32 MB", shards=1 + epoch)
         found = []
         for n, (case, feed) in enumerate(zip(cases, feeds, strict=True)):
-            streams, homes = {}, draw_homes(drawn, case, files=not frames)
+            streams, homes = {}, draw_homes(drawn, case, files=not frames, apart=apart[n])
             for alias in case.aliases:
                 told = {"time": "t", "progress": case.policy, "name": f"{alias}{n}", "payload": homes["payload"][alias]}
                 rows = feed[alias]
@@ -51,7 +51,7 @@ def ran(spark, cases: Sequence[MultiWayCase], folder: Path, frames: bool, seed: 
                     else flow.parquet(rows.folder, schema=SCHEMA, max_files=1, **told)
                 )
             asked = {"on": case.on, "within": case.within, "plan": case.plan, "method": case.method, "time": case.time}
-            asked["materialize"] = pk.late(decoupled=True) if apart[n] else homes["materialize"]
+            asked["materialize"] = homes["materialize"]
             joined = flow.join(**streams, **asked, key=case.key, name=f"j{n}")
             found.append(joined.to_memory())
         flow.run(end=epoch == EPOCHS - 1)
