@@ -12,7 +12,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.core.budget import Budget
 from penstock.core.routes import Anywhere, Cells, Everywhere, Keyed
 from penstock.kernels import boxes as bx
 from penstock.kernels.boxes import Tiles
@@ -422,10 +421,3 @@ def test_results_depend_on_left_boxes_reaching_as_far_as_the_distance(monkeypatc
     monkeypatch.setattr(spatial.Spatial, "reaching", lambda self, port, boxes: boxes)
     found = joined(OURS, THEIRS, pk.dwithin("b", distance=0.75))
     assert found != join(OURS, THEIRS, apart_at_most(0.75), "inner")
-
-
-def test_pairs_fit_the_budget():
-    budget = Budget(1 << 20)
-    side = np.array(drawn(7, 500)).T
-    held = sum(i.size for i, _ in bx.meeting(side, side, budget.room))
-    assert held == sum(join(side.T.tolist(), side.T.tolist(), intersect, "inner").values())

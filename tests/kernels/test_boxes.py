@@ -24,31 +24,37 @@ def boxes(rng: np.random.Generator, rows: int, kind: str) -> bx.Boxes:
     return np.concatenate([corner, corner + size])
 
 
-def brute(ours: bx.Boxes, theirs: bx.Boxes) -> list[tuple[int, int]]:
+def placed(boxes: bx.Boxes, sites: int = 1) -> bx.Placed:
+    return bx.Placed(boxes, np.sort(np.arange(boxes.shape[1]) * 7 % sites))
+
+
+def brute(ours: bx.Boxes, theirs: bx.Boxes, sites: int = 1) -> list[tuple[int, int]]:
     i, j = np.divmod(np.arange(ours.shape[1] * theirs.shape[1]), theirs.shape[1])
-    met = bx.meet(ours, i, theirs, j)
+    met = bx.meet(ours, i, theirs, j) & (placed(ours, sites).sites[i] == placed(theirs, sites).sites[j])
     return list(zip(i[met].tolist(), j[met].tolist(), strict=True))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sizes", [(1, 1), (5, 300), (300, 200), (900, 700), (1, 5000), (5000, 1)])
-def test_all_pairs_that_meet_once(kind, sizes):
+@pytest.mark.parametrize("sites", [1, 5])
+def test_all_pairs_of_a_site_that_meet_once(kind, sizes, sites):
     rng = np.random.default_rng(sum(sizes))
     ours, theirs = (boxes(rng, rows, kind) for rows in sizes)
     for room in (10_000, 1_000_000):
-        found = [pair for i, j in bx.meeting(ours, theirs, room) for pair in zip(i.tolist(), j.tolist(), strict=True)]
-        assert sorted(found) == brute(ours, theirs)
+        met = bx.meeting(placed(ours, sites), placed(theirs, sites), room)
+        found = [pair for i, j in met for pair in zip(i.tolist(), j.tolist(), strict=True)]
+        assert sorted(found) == brute(ours, theirs, sites)
 
 
 def test_no_boxes_meet_nothing():
     nothing, one = np.zeros((4, 0)), np.zeros((4, 1))
-    assert not [i for i, _ in bx.meeting(nothing, one, 1000) if i.size]
-    assert not [i for i, _ in bx.meeting(one, nothing, 1000) if i.size]
+    assert not [i for i, _ in bx.meeting(placed(nothing), placed(one), 1000) if i.size]
+    assert not [i for i, _ in bx.meeting(placed(one), placed(nothing), 1000) if i.size]
 
 
 def test_a_chunk_of_pairs_is_no_larger_than_room_allows():
     side = np.zeros((4, 300))
-    sizes = [i.size for i, _ in bx.meeting(side, side, 100_000)]
+    sizes = [i.size for i, _ in bx.meeting(placed(side), placed(side), 100_000)]
     assert sum(sizes) == 300 * 300
     assert max(sizes) <= max(4096, 100_000 // 96)
 

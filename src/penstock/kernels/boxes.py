@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -160,24 +161,43 @@ def sort_codes(boxes: Boxes, width: float | None) -> Hashes:
     return mix(mix(cells[1]) + cells[0]) >> np.uint64(32)
 
 
-def meeting(ours: Boxes, theirs: Boxes, room: int) -> Iterator[tuple[Indices, Indices]]:
-    """All pairs of boxes that meet, each once, in chunks; takes about `room` bytes.
+class Placed(NamedTuple):
+    """Boxes, and for each the number of its site, from 0 on: only those of one site meet."""
 
-    >>> boxes = np.array([[0, 0, 1, 1], [1, 1, 2, 2], [5, 5, 6, 6]], float).T
-    >>> sorted((int(i), int(j)) for some, those in meeting(boxes, boxes[:, 1:], 10**6) for i, j in zip(some, those))
-    [(0, 0), (1, 0), (2, 1)]
+    boxes: Boxes
+    sites: Indices
+
+    def take(self, which: Indices | slice) -> Placed:
+        """Some of them."""
+        return Placed(self.boxes[:, which], self.sites[which])
+
+    @property
+    def rows(self) -> int:
+        """How many boxes."""
+        return self.sites.size
+
+
+def meeting(ours: Placed, theirs: Placed, room: int) -> Iterator[tuple[Indices, Indices]]:
+    """All pairs of boxes of one site that meet, each once, in chunks; takes about `room` bytes.
+
+    >>> boxes = Placed(np.array([[0, 0, 1, 1], [1, 1, 2, 2], [5, 5, 6, 6]], float).T, np.zeros(3, np.int64))
+    >>> sorted((int(i), int(j)) for some, those in meeting(boxes, boxes, 10**6) for i, j in zip(some, those))
+    [(0, 0), (0, 1), (1, 0), (1, 1), (2, 2)]
     """
     rows = max(64, room // 4 // _ROW)
-    for start in range(0, theirs.shape[1], rows):
-        others = _near(ours, theirs[:, start : start + rows])
+    for start in range(0, theirs.rows, rows):
+        others = _near(ours.boxes, theirs.boxes[:, start : start + rows]) + start
         if not others.size:
             continue
-        held = theirs[:, start : start + rows][:, others]
-        for first in range(0, ours.shape[1], rows):
-            mine = _near(held, ours[:, first : first + rows])
-            if mine.size:
-                for i, j in _block(ours[:, first : first + rows][:, mine], held, room // 2):
-                    yield mine[i] + first, others[j] + start
+        held = theirs.take(others)
+        for first in range(0, ours.rows, rows):
+            mine = _near(held.boxes, ours.boxes[:, first : first + rows]) + first
+            if mine.size > held.rows:
+                for j, i in _block(held, ours.take(mine), room // 2):
+                    yield mine[i], others[j]
+            elif mine.size:
+                for i, j in _block(ours.take(mine), held, room // 2):
+                    yield mine[i], others[j]
 
 
 def _near(some: Boxes, others: Boxes) -> Indices:
@@ -187,33 +207,31 @@ def _near(some: Boxes, others: Boxes) -> Indices:
     return np.flatnonzero(near)
 
 
-def _block(ours: Boxes, theirs: Boxes, room: int) -> Iterator[tuple[Indices, Indices]]:
-    """The pairs of two sets that fit memory: both are sorted by the cells of a grid that suits them."""
-    count = ours.shape[1], theirs.shape[1]
-    if count[0] * count[1] <= _FEW:
-        i, j = np.divmod(np.arange(count[0] * count[1]), count[1])
-        met = meet(ours, i, theirs, j)
+def _block(few: Placed, many: Placed, room: int) -> Iterator[tuple[Indices, Indices]]:
+    """The pairs of two sets that fit memory: the smaller is sorted by the cells of a grid that suits both."""
+    if few.rows * many.rows <= _FEW:
+        i, j = np.divmod(np.arange(few.rows * many.rows), many.rows)
+        met = meet(few.boxes, i, many.boxes, j) & (few.sites[i] == many.sites[j])
         yield i[met], j[met]
         return
-    grid = _Grid.fitted(ours, theirs)
-    mine, others = grid.cells(ours), grid.cells(theirs)
-    while grid.size > 1 and _copies(mine) + _copies(others) > _COPIES * sum(count):
+    grid = _Grid.fitted(few, many)
+    mine, others = grid.cells(few), grid.cells(many)
+    while grid.size > 1 and _copies(mine) + _copies(others) > _COPIES * (few.rows + many.rows):
         grid, mine, others = grid.coarser(), mine >> 1, others >> 1
-    a, codes = grid.copies(mine)
-    b, held = grid.copies(others)
+    a, held = grid.copies(mine, few.sites)
+    b, codes = grid.copies(others, many.sites)
     order = np.argsort(held, kind="stable")
-    b, held = b[order], held[order]
-    del order
-    begin, end = held.searchsorted(codes), held.searchsorted(codes, "right")
+    a, held = a[order], held[order]
+    starts = np.searchsorted(held, np.arange(grid.size * grid.size + 1))
     limit = max(1, min(_MOST_PAIRS, room // 2 // _PAIR))
-    for some, those in expand(begin, end, limit):
+    for those, some in expand(starts[codes], starts[codes + 1], limit):
         i, j = a[some], b[those]
         # Of a pair with several cells in common, the one of the top left corner counts.
         x, y = np.maximum(mine[0][i], others[0][j]), np.minimum(mine[3][i], others[3][j])
-        once = grid.code(x, y) == codes[some]
+        once = (few.sites[i] == many.sites[j]) & (grid.code(x, y, many.sites[j]) == codes[those])
         i, j = i[once], j[once]
-        met = meet(ours, i, theirs, j)
-        yield i[met], j[met]
+        once = meet(few.boxes, i, many.boxes, j)
+        yield i[once], j[once]
 
 
 def _copies(cells: Cells) -> int:
@@ -222,44 +240,44 @@ def _copies(cells: Cells) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Grid:
-    """Cells between lines that about as many boxes lie between, of a power of two; `shift` says how many are one."""
+    """Cells between lines that about as many boxes lie between: `size`, a power of two, along each axis."""
 
     across: npt.NDArray[np.float64]
     up: npt.NDArray[np.float64]
     size: int
 
     @classmethod
-    def fitted(cls, ours: Boxes, theirs: Boxes) -> _Grid:
+    def fitted(cls, few: Placed, many: Placed) -> _Grid:
         """By a sample of both."""
-        most = max(ours.shape[1], theirs.shape[1])
-        size = 1 << int(np.ceil(np.log2(most) / 2))
+        size = 1 << int(np.ceil(np.log2(many.rows) / 2))
         lines = []
         for axis in (0, 1):
-            some = [side[axis, :: -(-side.shape[1] // _SAMPLE)] for side in (ours, theirs)]
+            some = [side.boxes[axis, :: -(-side.rows // _SAMPLE)] for side in (few, many)]
             sample = np.sort(np.concatenate(some))
             lines.append(sample[np.linspace(0, sample.size - 1, size + 1).astype(np.int64)[1:-1]])
         return cls(lines[0], lines[1], size)
 
-    def cells(self, boxes: Boxes) -> Cells:
+    def cells(self, placed: Placed) -> Cells:
         """The cells of the corners."""
         lines = (self.across, self.up, self.across, self.up)
-        return np.stack([at.searchsorted(side, "right") for at, side in zip(lines, boxes, strict=True)])
+        return np.stack([at.searchsorted(side, "right") for at, side in zip(lines, placed.boxes, strict=True)])
 
     def coarser(self) -> _Grid:
         """Half as many cells along each axis: numbers of cells are halved."""
         return _Grid(self.across[1::2], self.up[1::2], self.size // 2)
 
-    def code(self, x: Cells, y: Cells) -> Cells:
-        """The number of a cell."""
-        return x * self.size + y
+    def code(self, x: Cells, y: Cells, sites: Indices) -> Cells:
+        """The numbers of cells, turned about by site: two cells of a site have never the same, those of others may."""
+        turned = mix(sites.astype(np.uint64)) & np.uint64(self.size * self.size - 1)
+        return (x * self.size + y) ^ turned.astype(np.int64)
 
-    def copies(self, cells: Cells) -> tuple[Indices, Cells]:
+    def copies(self, cells: Cells, sites: Indices) -> tuple[Indices, Cells]:
         """For each cell that each box is in, the number of the box and that of the cell."""
         wide, high = cells[2] - cells[0] + 1, cells[3] - cells[1] + 1
         counts = wide * high
         if (counts == 1).all():
-            return np.arange(counts.size), self.code(cells[0], cells[1])
+            return np.arange(counts.size), self.code(cells[0], cells[1], sites)
         which = np.repeat(np.arange(counts.size), counts)
         step = np.arange(which.size) - np.repeat(np.cumsum(counts) - counts, counts)
         high = high[which]
-        return which, self.code(cells[0][which] + step // high, cells[1][which] + step % high)
+        return which, self.code(cells[0][which] + step // high, cells[1][which] + step % high, sites[which])

@@ -15,16 +15,16 @@ import pyarrow.compute as pc
 from penstock.core.errors import FlowError
 from penstock.core.operator import NullKeys
 from penstock.core.routes import Anywhere, Cells, Everywhere, Keyed, Route, as_hashes, numbered_site
-from penstock.core.rows import TIME, HashedBy, Hashes, RowType
+from penstock.core.rows import TIME, HashedBy, Hashes, Indices, RowType
 from penstock.flow.graph import OperatorNode
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import shard_of
 from penstock.kernels.xxhash import xxhash64
 
-_AT_ONCE = 1 << 13
+_AT_ONCE = 1 << 12
 """Rows whose cells are found at a time, and"""
 
-_COPIES = 1 << 14
+_COPIES = 1 << 16
 """copies of them that are made at a time."""
 
 
@@ -70,12 +70,18 @@ class Entry:
         return np.array([numbered_site(site, self.sites) for site in range(self.sites)], np.uint64)[numbers]
 
     def _in_cells(self, rows: pa.RecordBatch, cells: Cells) -> Iterator[pa.RecordBatch]:
+        held: list[tuple[Indices, Hashes]] = []
+        count = 0
         for start in range(0, rows.num_rows, _AT_ONCE):
-            part = rows.slice(start, _AT_ONCE)
-            which, sites = cells.touched(self.types, part)
-            for first in range(0, which.size, _COPIES):
-                some = slice(first, first + _COPIES)
-                yield _at(part.take(pa.array(which[some])), as_hashes(sites[some]))
+            which, sites = cells.touched(self.types, rows.slice(start, _AT_ONCE))
+            held.append((which + start, as_hashes(sites)))
+            count += which.size
+            if count >= _COPIES or start + _AT_ONCE >= rows.num_rows:
+                which, hashes = (np.concatenate(parts) for parts in zip(*held, strict=True))
+                for first in range(0, count, _COPIES):
+                    some = slice(first, first + _COPIES)
+                    yield _at(rows.take(pa.array(which[some])), hashes[some])
+                held, count = [], 0
 
     def _keyed(self, rows: pa.Table, hashed_by: HashedBy) -> pa.RecordBatch:
         """With the hash of their key; on Spark's hashes, those whose null key makes them useless stay out."""

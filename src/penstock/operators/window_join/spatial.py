@@ -21,9 +21,8 @@ from penstock.core.routes import KEYED, SITE_BITS, Anywhere, Cells, Everywhere, 
 from penstock.core.rows import Hashes, Indices, RowType
 from penstock.core.within import LEFT, RIGHT
 from penstock.kernels import boxes as bx
-from penstock.kernels.boxes import Boxes, Tiles
+from penstock.kernels.boxes import Boxes, Placed, Tiles
 from penstock.kernels.equal import Mask
-from penstock.kernels.route import shared_sites
 from penstock.operators.window_join.matching import Looked, Matching
 from penstock.operators.window_join.shapes import Shapes, check_columns
 
@@ -172,22 +171,21 @@ class Spatial(Matching):
         """Boxes that meet, then what they are the boxes of."""
         size = _LOOKED * (mine.hashes.size + theirs.hashes.size)
         with budget.hold(size, "boxes to compare"):
-            sides = {port: Shapes(mine.columns), 1 - port: Shapes(theirs.columns)}
-            boxes = {side: shapes.boxes() for side, shapes in sides.items()}
+            sides = {port: mine, 1 - port: theirs}
+            shapes = {side: Shapes(looked.columns) for side, looked in sides.items()}
+            boxes = {side: some.boxes() for side, some in shapes.items()}
             reach = self.reaching(LEFT, boxes[LEFT])
-            compare = _Comparison(self, sides[LEFT], boxes[LEFT], sides[RIGHT], boxes[RIGHT])
+            compare = _Comparison(self, shapes[LEFT], boxes[LEFT], shapes[RIGHT], boxes[RIGHT])
             work = budget.room // 2
             with budget.hold(work, "comparing boxes"):
-                for first, other in shared_sites(mine.hashes, theirs.hashes):
-                    site = mine.hashes[first.start] >> np.uint64(SITE_BITS)
-                    left, right = (first, other) if port == LEFT else (other, first)
-                    for i, j in bx.meeting(reach[:, left], boxes[RIGHT][:, right], work // 2):
-                        i, j = i + left.start, j + right.start
-                        if cells is not None:
-                            ours = _as_sites(self.tiles.owner(reach, i, boxes[RIGHT], j)) == site
-                            i, j = i[ours], j[ours]
-                        for some, those in compare.matching(i, j, work // 4):
-                            yield (some, those) if port == LEFT else (those, some)
+                sites, left, right = _numbered(sides[LEFT].hashes, sides[RIGHT].hashes)
+                placed = Placed(reach, left), Placed(boxes[RIGHT], right)
+                for i, j in bx.meeting(*placed, work // 2):
+                    if cells is not None:
+                        owned = _as_sites(self.tiles.owner(reach, i, boxes[RIGHT], j)) == sites[left[i]]
+                        i, j = i[owned], j[owned]
+                    for some, those in compare.matching(i, j, work // 4):
+                        yield (some, those) if port == LEFT else (those, some)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +233,15 @@ class _Comparison:
         if self.by.relation == "dwithin":
             return bx.within(self.left_boxes, i, self.right_boxes, j, self.by.distance)
         return np.ones(i.size, np.bool_)
+
+
+def _numbered(left: Hashes, right: Hashes) -> tuple[Hashes, Indices, Indices]:
+    """The sites of some hashes, ascending, and the number of each one's site among them."""
+    ours, theirs = left >> np.uint64(SITE_BITS), right >> np.uint64(SITE_BITS)
+    sites = np.unique(
+        np.concatenate([ours[np.r_[True, ours[1:] != ours[:-1]]], theirs[np.r_[True, theirs[1:] != theirs[:-1]]]])
+    )
+    return sites, sites.searchsorted(ours), sites.searchsorted(theirs)
 
 
 def _as_sites(numbers: Hashes) -> Hashes:
