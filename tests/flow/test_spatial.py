@@ -401,7 +401,7 @@ def test_results_depend_on_one_rule_for_cells_and_corners(monkeypatch):
     touched = Tiles.touched
 
     def shrunk(self, boxes):
-        return touched(self, np.concatenate([boxes[:2], np.nextafter(boxes[2:], -np.inf)]))
+        return touched(self, [*boxes[:2], *(np.nextafter(side, -np.inf) for side in boxes[2:])])
 
     assert broken(monkeypatch, tiles__touched=shrunk)
 

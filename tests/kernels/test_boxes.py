@@ -21,15 +21,15 @@ def boxes(rng: np.random.Generator, rows: int, kind: str) -> bx.Boxes:
         corner, size = np.round(corner * 16) / 16, np.round(size * 16) / 16
     elif kind == "huge":
         corner, size = corner - 1e300, size * 1e300
-    return np.concatenate([corner, corner + size])
+    return [*corner, *(corner + size)]
 
 
 def placed(boxes: bx.Boxes, sites: int = 1) -> bx.Placed:
-    return bx.Placed(boxes, np.sort(np.arange(boxes.shape[1]) * 7 % sites))
+    return bx.Placed(boxes, np.sort(np.arange(boxes[0].size) * 7 % sites).astype(np.uint64))
 
 
 def brute(ours: bx.Boxes, theirs: bx.Boxes, sites: int = 1) -> list[tuple[int, int]]:
-    i, j = np.divmod(np.arange(ours.shape[1] * theirs.shape[1]), theirs.shape[1])
+    i, j = np.divmod(np.arange(ours[0].size * theirs[0].size), theirs[0].size)
     met = bx.meet(ours, i, theirs, j) & (placed(ours, sites).sites[i] == placed(theirs, sites).sites[j])
     return list(zip(i[met].tolist(), j[met].tolist(), strict=True))
 
@@ -47,13 +47,13 @@ def test_all_pairs_of_a_site_that_meet_once(kind, sizes, sites):
 
 
 def test_no_boxes_meet_nothing():
-    nothing, one = np.zeros((4, 0)), np.zeros((4, 1))
+    nothing, one = list(np.zeros((4, 0))), list(np.zeros((4, 1)))
     assert not [i for i, _ in bx.meeting(placed(nothing), placed(one), 1000) if i.size]
     assert not [i for i, _ in bx.meeting(placed(one), placed(nothing), 1000) if i.size]
 
 
 def test_a_chunk_of_pairs_is_no_larger_than_room_allows():
-    side = np.zeros((4, 300))
+    side = list(np.zeros((4, 300)))
     sizes = [i.size for i, _ in bx.meeting(placed(side), placed(side), 100_000)]
     assert sum(sizes) == 300 * 300
     assert max(sizes) <= max(4096, 100_000 // 96)
@@ -64,7 +64,7 @@ def test_boxes_within_a_distance_meet_once_they_are_grown_by_it(distance):
     """Also where a sum is rounded that a difference is not."""
     rng = np.random.default_rng(9)
     far = np.array([[1.0, 1.0, 1.0, 1.0], [-1e17, 1.0, -1e17, 1.0], [0.1, 0.2, 0.3, 0.3], [1e308, 0, 1e308, 0]]).T
-    ours, theirs = (np.concatenate([boxes(rng, 80, "lattice"), far], axis=1) for _ in range(2))
+    ours, theirs = (list(np.concatenate([boxes(rng, 80, "lattice"), far], axis=1)) for _ in range(2))
     i, j = np.divmod(np.arange(84 * 84), 84)
     near = bx.within(ours, i, theirs, j, distance)
     assert near.any()

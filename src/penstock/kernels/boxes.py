@@ -5,7 +5,7 @@ Boxes are closed: those that touch meet. A box is a column of (x1, y1, x2, y2), 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,18 +17,21 @@ from penstock.kernels.equal import Mask
 from penstock.kernels.hashing import mix
 from penstock.kernels.match import expand
 
-Boxes = npt.NDArray[np.float64]
-"""Four rows, x1, y1, x2 and y2, and a column for each box."""
+Side = npt.NDArray[np.float64]
+Boxes = Sequence[Side]
+"""Four arrays: x1, y1, x2 and y2 of each box."""
 
-Cells = npt.NDArray[np.int64]
+Cells = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
 _FARTHEST = 2.0**31
 """Cells farther from the origin along an axis are taken for that one."""
 
+_TURN = np.uint64(0x9E3779B97F4A7C15)
+
 _FEW = 1 << 12
 """Pairs that are all looked at."""
 
-_ROW = 240
+_ROW = 160
 """Bytes that sorting a box, and its copies, by cell takes;"""
 
 _PAIR = 96
@@ -40,7 +43,10 @@ _MOST_PAIRS = 1 << 17
 _SAMPLE = 1 << 12
 """Boxes that say where cells begin."""
 
-_COPIES = 3
+_SCANNED = 1 << 14
+"""Boxes that are looked through at a time for those near to some others."""
+
+_COPIES = 2
 """A grid is made coarser until boxes have fewer copies than this, on average."""
 
 
@@ -83,16 +89,26 @@ def grown(boxes: Boxes, distance: float) -> Boxes:
     if not distance:
         return boxes
     largest = np.finfo(np.float64).max
+    larger = []
     with np.errstate(over="ignore"):
-        by = distance * (1 + 2.0**-40) + (np.abs(boxes) + distance) * 2.0**-48
-        larger: Boxes = np.concatenate([boxes[:2] - by[:2], boxes[2:] + by[2:]])
-        return larger.clip(-largest, largest)
+        for corner, side in enumerate(boxes):
+            by = distance * (1 + 2.0**-40) + (np.abs(side) + distance) * 2.0**-48
+            larger.append((side - by if corner < 2 else side + by).clip(-largest, largest))
+    return larger
 
 
 def usable(boxes: Boxes) -> Mask:
     """Which boxes are somewhere: all numbers finite, and x1 ≤ x2, y1 ≤ y2."""
     with np.errstate(invalid="ignore"):
-        return np.isfinite(boxes).all(axis=0) & (boxes[0] <= boxes[2]) & (boxes[1] <= boxes[3])  # type: ignore[no-any-return]
+        good: Mask = (boxes[0] <= boxes[2]) & (boxes[1] <= boxes[3])
+    for side in boxes:
+        good &= np.isfinite(side)
+    return good
+
+
+def taken(boxes: Boxes, which: Indices | slice | Mask) -> Boxes:
+    """Some of the boxes."""
+    return [side[which] for side in boxes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,68 +163,81 @@ class Tiles:
 
 
 def sort_codes(boxes: Boxes, width: float | None) -> Hashes:
-    """32 bits by which boxes of about the same site are told from others: the cell of their middle, mixed.
+    """32 bits that boxes near each other have much of in common: the bits of the cell of their middle in turns.
 
-    Without a `width`, cells are as wide as their distance from the axes allows: an eighth of a power of two.
+    Without a `width`, cells are as wide as their distance from the axes allows: a sixteenth of a power of two.
     """
-    x, y = (boxes[a] / 2 + boxes[a + 2] / 2 for a in (0, 1))
-    if width is not None:
-        tiles = Tiles(width)
-        cells = [tiles.along(middle).astype(np.uint64) for middle in (x, y)]
-    else:
-        with np.errstate(over="ignore"):
-            cells = [(middle + 0.0).view(np.uint64) >> np.uint64(49) for middle in (x, y)]
-    return mix(mix(cells[1]) + cells[0]) >> np.uint64(32)
+    code = np.zeros(boxes[0].size, np.uint64)
+    for axis in (0, 1):
+        middle = boxes[axis] / 2 + boxes[axis + 2] / 2
+        if width is not None:
+            cells = Tiles(width).along(middle).view(np.uint64)
+        else:
+            bits = (middle + 0.0).view(np.uint64) >> np.uint64(48)
+            cells = np.where(middle < 0, ~bits, bits)
+        for bit in range(16):
+            code |= ((cells >> np.uint64(bit)) & np.uint64(1)) << np.uint64(2 * bit + axis)
+    return code
 
 
 class Placed(NamedTuple):
-    """Boxes, and for each the number of its site, from 0 on: only those of one site meet."""
+    """Boxes, and for each the number of its site: only those of one site meet."""
 
     boxes: Boxes
-    sites: Indices
+    sites: Hashes
 
     def take(self, which: Indices | slice) -> Placed:
         """Some of them."""
-        return Placed(self.boxes[:, which], self.sites[which])
+        return Placed(taken(self.boxes, which), self.sites[which])
 
     @property
     def rows(self) -> int:
         """How many boxes."""
-        return self.sites.size
+        return int(self.sites.size)
 
 
 def meeting(ours: Placed, theirs: Placed, room: int) -> Iterator[tuple[Indices, Indices]]:
     """All pairs of boxes of one site that meet, each once, in chunks; takes about `room` bytes.
 
-    >>> boxes = Placed(np.array([[0, 0, 1, 1], [1, 1, 2, 2], [5, 5, 6, 6]], float).T, np.zeros(3, np.int64))
+    >>> sides = [np.array([0.0, 1, 5]), np.array([0.0, 1, 5]), np.array([1.0, 2, 6]), np.array([1.0, 2, 6])]
+    >>> boxes = Placed(sides, np.zeros(3, np.uint64))
     >>> sorted((int(i), int(j)) for some, those in meeting(boxes, boxes, 10**6) for i, j in zip(some, those))
     [(0, 0), (0, 1), (1, 0), (1, 1), (2, 2)]
     """
+    if ours.rows > theirs.rows:
+        for j, i in meeting(theirs, ours, room):
+            yield i, j
+        return
     rows = max(64, room // 4 // _ROW)
-    for start in range(0, theirs.rows, rows):
-        others = _near(ours.boxes, theirs.boxes[:, start : start + rows]) + start
-        if not others.size:
-            continue
-        held = theirs.take(others)
-        for first in range(0, ours.rows, rows):
-            mine = _near(held.boxes, ours.boxes[:, first : first + rows]) + first
-            if mine.size > held.rows:
-                for j, i in _block(held, ours.take(mine), room // 2):
-                    yield mine[i], others[j]
-            elif mine.size:
-                for i, j in _block(ours.take(mine), held, room // 2):
-                    yield mine[i], others[j]
+    for start in range(0, ours.rows, rows):
+        some = ours.take(slice(start, start + rows))
+        for others in _near(some.boxes, theirs.boxes, rows):
+            for i, j in _block(some, theirs.take(others), room // 2):
+                yield i + start, others[j]
 
 
-def _near(some: Boxes, others: Boxes) -> Indices:
-    """Which of the others meet the box around some."""
-    first, last = some[:2].min(axis=1, initial=np.inf), some[2:].max(axis=1, initial=-np.inf)
-    near = (others[0] <= last[0]) & (others[2] >= first[0]) & (others[1] <= last[1]) & (others[3] >= first[1])
-    return np.flatnonzero(near)
+def _near(some: Boxes, others: Boxes, rows: int) -> Iterator[Indices]:
+    """Which of the others meet the box around some: about so many at a time."""
+    if not some[0].size:
+        return
+    left, low, right, high = some[0].min(), some[1].min(), some[2].max(), some[3].max()
+    held: list[Indices] = []
+    for start in range(0, others[0].size, _SCANNED):
+        x1, y1, x2, y2 = taken(others, slice(start, start + _SCANNED))
+        found = np.flatnonzero((x1 <= right) & (x2 >= left) & (y1 <= high) & (y2 >= low)) + start
+        held.append(found)
+        if sum(each.size for each in held) >= rows or start + _SCANNED >= others[0].size:
+            which = np.concatenate(held)
+            yield from (which[first : first + rows] for first in range(0, which.size, rows))
+            held = []
 
 
 def _block(few: Placed, many: Placed, room: int) -> Iterator[tuple[Indices, Indices]]:
     """The pairs of two sets that fit memory: the smaller is sorted by the cells of a grid that suits both."""
+    if few.rows > many.rows:
+        for j, i in _block(many, few, room):
+            yield i, j
+        return
     if few.rows * many.rows <= _FEW:
         i, j = np.divmod(np.arange(few.rows * many.rows), many.rows)
         met = meet(few.boxes, i, many.boxes, j) & (few.sites[i] == many.sites[j])
@@ -252,7 +281,7 @@ class _Grid:
         size = 1 << int(np.ceil(np.log2(many.rows) / 2))
         lines = []
         for axis in (0, 1):
-            some = [side.boxes[axis, :: -(-side.rows // _SAMPLE)] for side in (few, many)]
+            some = [side.boxes[axis][:: -(-side.rows // _SAMPLE)] for side in (few, many)]
             sample = np.sort(np.concatenate(some))
             lines.append(sample[np.linspace(0, sample.size - 1, size + 1).astype(np.int64)[1:-1]])
         return cls(lines[0], lines[1], size)
@@ -260,18 +289,19 @@ class _Grid:
     def cells(self, placed: Placed) -> Cells:
         """The cells of the corners."""
         lines = (self.across, self.up, self.across, self.up)
-        return np.stack([at.searchsorted(side, "right") for at, side in zip(lines, placed.boxes, strict=True)])
+        found = [at.searchsorted(side, "right") for at, side in zip(lines, placed.boxes, strict=True)]
+        return np.stack([cells.astype(np.int32) for cells in found])
 
     def coarser(self) -> _Grid:
         """Half as many cells along each axis: numbers of cells are halved."""
         return _Grid(self.across[1::2], self.up[1::2], self.size // 2)
 
-    def code(self, x: Cells, y: Cells, sites: Indices) -> Cells:
+    def code(self, x: Cells, y: Cells, sites: Hashes) -> Cells:
         """The numbers of cells, turned about by site: two cells of a site have never the same, those of others may."""
-        turned = mix(sites.astype(np.uint64)) & np.uint64(self.size * self.size - 1)
-        return (x * self.size + y) ^ turned.astype(np.int64)
+        turned = (sites * _TURN >> np.uint64(32)) & np.uint64(self.size * self.size - 1)
+        return (x * self.size + y) ^ turned.astype(np.int32)
 
-    def copies(self, cells: Cells, sites: Indices) -> tuple[Indices, Cells]:
+    def copies(self, cells: Cells, sites: Hashes) -> tuple[Indices, Cells]:
         """For each cell that each box is in, the number of the box and that of the cell."""
         wide, high = cells[2] - cells[0] + 1, cells[3] - cells[1] + 1
         counts = wide * high

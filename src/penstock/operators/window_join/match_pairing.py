@@ -11,6 +11,7 @@ from penstock.core.budget import Budget
 from penstock.core.routes import SITE_BITS, Cells
 from penstock.core.rows import Indices, RowType, hashes_of, times_of
 from penstock.core.within import LEFT
+from penstock.kernels.hashing import mix
 from penstock.operators.window_join.config import WindowJoin
 from penstock.operators.window_join.matching import Looked, Matching
 from penstock.operators.window_join.pairing import PAIR, Pairing, bounded
@@ -31,6 +32,7 @@ class MatchPairing(Pairing):
         self._by = by
         route = config.route(LEFT)
         self._cells = route if isinstance(route, Cells) else None
+        self.crosses = by.crosses(self._cells)
 
     def with_keys(self, port: int, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Indices]:
         """The rows that can match, with what sorts them in their hashes, and where the others are."""
@@ -38,7 +40,8 @@ class MatchPairing(Pairing):
         known = rows if good.all() else rows.filter(pa.array(good))
         if not known.num_rows:
             return known, np.flatnonzero(~good)
-        hashes = pa.array(hashes_of(known) | codes)
+        sites = hashes_of(known)
+        hashes = pa.array(sites | (codes if self.crosses else mix(sites) >> np.uint64(SITE_BITS)))
         return known.set_column(0, known.schema.field(0), hashes), np.flatnonzero(~good)
 
     def span(self, first: int, last: int) -> tuple[int, int]:

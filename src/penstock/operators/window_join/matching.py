@@ -24,6 +24,10 @@ class Looked(NamedTuple):
     hashes: Hashes
     columns: Sequence[pa.Array]
 
+    def slice(self, start: int, rows: int) -> Looked:
+        """Some that follow each other."""
+        return Looked(self.hashes[start : start + rows], [column.slice(start, rows) for column in self.columns])
+
 
 class Matching(abc.ABC):
     """A predicate over one row of either side: a frozen dataclass whose `str` is how users write it."""
@@ -49,6 +53,10 @@ class Matching(abc.ABC):
         A row that is kept may have no copy: nobody would know that another one has met a partner.
         """
         return KEYED
+
+    def crosses(self, cells: Cells | None) -> bool:
+        """Whether rows may meet that are of one site but sorted apart; if not, those of a site have one hash."""
+        return True
 
     @abc.abstractmethod
     def known(self, columns: Sequence[pa.Array]) -> tuple[Mask, Hashes]:

@@ -42,6 +42,8 @@ class Pairing:
         self.reach = config.within.reach(config.unit)
         self.keeps = (config.how in KEEPS_LEFT, config.how in KEEPS_RIGHT)
         """Whether a port's rows may come out alone, so that it must be known which have met a partner."""
+        self.crosses = False
+        """Whether rows with different hashes may meet."""
         self._how = config.how
         self._inputs = inputs
         self._columns = config.columns(inputs)

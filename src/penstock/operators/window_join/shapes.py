@@ -47,6 +47,18 @@ class Shapes:
         column = self._columns[0]
         return _OBJECT + (_GEOMETRY * column.nbytes // max(1, len(column)) if self.geometries else 0)
 
+    @property
+    def copied(self) -> int:
+        """Bytes that the boxes take for each row beyond what is there: none where columns hold them in float64."""
+        column = self._columns[0]
+        if self.geometries:
+            return 33
+        kinds = [each.type for each in self._columns]
+        if pa.types.is_struct(kinds[0]):
+            kinds = [kinds[0].field(name).type for name in _corners(kinds[0])]
+        nulls = column.null_count or any(each.null_count for each in self._columns)
+        return 32 if nulls or any(kind != pa.float64() for kind in kinds) else 0
+
     def boxes(self) -> Boxes:
         """The box around each; of those that have none, it has no numbers."""
         if self.geometries:
@@ -54,8 +66,8 @@ class Shapes:
         (first, *others) = self._columns
         if others:
             numbers = [_numbers(column) for column in self._columns]
-            return np.stack(numbers * (4 // len(numbers)))
-        return np.stack([_numbers(pc.struct_field(first, name)) for name in _corners(first.type)])
+            return numbers * (4 // len(numbers))
+        return [_numbers(pc.struct_field(first, name)) for name in _corners(first.type)]
 
     def usable(self, boxes: Boxes) -> Mask:
         """Which can match anything: those that are somewhere, and valid."""
@@ -85,7 +97,7 @@ class Shapes:
         flat = np.flatnonzero((boxes[0] == boxes[2]) | (boxes[1] == boxes[3]))
         if flat.size:
             # A polygon without an area is not valid: a line, or a point, is.
-            ends = np.stack([boxes[:2, flat].T, boxes[2:, flat].T], axis=1)
+            ends = np.stack([np.stack([side[flat] for side in boxes[at : at + 2]], axis=1) for at in (0, 2)], axis=1)
             points = (ends[:, 0] == ends[:, 1]).all(axis=1)
             made[flat] = shapely.linestrings(ends)
             made[flat[points]] = shapely.points(ends[points, 0])
@@ -102,7 +114,7 @@ class Shapes:
             boxes[:, part] = shapely.bounds(parsed).T
             invalid[part] = ~shapely.is_valid(parsed)
         self._invalid = invalid
-        return boxes
+        return list(boxes)
 
 
 def check_columns(relation: str, schema: pa.Schema, names: Sequence[str]) -> None:
@@ -149,7 +161,7 @@ def _is_binary(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def _numbers(column: pa.Array) -> bx.Boxes:
+def _numbers(column: pa.Array) -> bx.Side:
     floats = column if column.type == pa.float64() else pc.cast(column, pa.float64(), safe=False)
     return floats.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 

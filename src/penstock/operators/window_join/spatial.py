@@ -34,8 +34,13 @@ Columns = str | Sequence[str]
 _SITES = 64
 """Places that cells are dealt out to: a row has no more copies than these, and no more tasks have work."""
 
-_LOOKED = 72
-"""Bytes that the box of a row takes while it is looked at, and what it was made from."""
+_SITED = 10
+"""Bytes that the number of a row's site takes while it is looked at."""
+
+_CODE = (1 << SITE_BITS) - 1
+
+_LEAST = 64
+"""Rows of either side that are looked at together, at least."""
 
 _TINIEST, _LARGEST = 1e-140, 1e140
 
@@ -158,34 +163,44 @@ class Spatial(Matching):
         """Boxes that meet those of the other side if they match: the left ones are larger by the distance."""
         return bx.grown(boxes, self.distance) if port == LEFT else boxes
 
+    def crosses(self, cells: Cells | None) -> bool:
+        """Copies in cells meet others of their site, and all of these have one hash."""
+        return cells is None
+
     def known(self, columns: Sequence[pa.Array]) -> tuple[Mask, Hashes]:
         """Rows whose boxes are somewhere, and about where."""
         shapes = Shapes(columns)
         boxes = shapes.boxes()
         good = shapes.usable(boxes)
-        return good, bx.sort_codes(boxes if good.all() else boxes[:, good], self.cell)
+        return good, bx.sort_codes(boxes if good.all() else bx.taken(boxes, good), self.cell)
 
     def pairs(
         self, port: int, mine: Looked, theirs: Looked, cells: Cells | None, budget: Budget
     ) -> Iterator[tuple[Indices, Indices]]:
-        """Boxes that meet, then what they are the boxes of."""
-        size = _LOOKED * (mine.hashes.size + theirs.hashes.size)
-        with budget.hold(size, "boxes to compare"):
-            sides = {port: mine, 1 - port: theirs}
-            shapes = {side: Shapes(looked.columns) for side, looked in sides.items()}
-            boxes = {side: some.boxes() for side, some in shapes.items()}
-            reach = self.reaching(LEFT, boxes[LEFT])
-            compare = _Comparison(self, shapes[LEFT], boxes[LEFT], shapes[RIGHT], boxes[RIGHT])
-            work = budget.room // 2
-            with budget.hold(work, "comparing boxes"):
-                sites, left, right = _numbered(sides[LEFT].hashes, sides[RIGHT].hashes)
-                placed = Placed(reach, left), Placed(boxes[RIGHT], right)
-                for i, j in bx.meeting(*placed, work // 2):
-                    if cells is not None:
-                        owned = _as_sites(self.tiles.owner(reach, i, boxes[RIGHT], j)) == sites[left[i]]
-                        i, j = i[owned], j[owned]
-                    for some, those in compare.matching(i, j, work // 4):
-                        yield (some, those) if port == LEFT else (those, some)
+        """Boxes that meet, then what they are the boxes of; as many rows at a time as there is room for."""
+        each = max(Shapes(side.columns).copied for side in (mine, theirs)) + (64 if self.distance else 0) + _SITED
+        rows = max(_LEAST, budget.room // 8 // each)
+        for ours, others in _groups(mine.hashes, theirs.hashes, rows):
+            some, those = mine.slice(*ours), theirs.slice(*others)
+            with budget.hold(each * (some.hashes.size + those.hashes.size), "boxes to compare"):
+                for i, j in self._met(port, some, those, cells, budget):
+                    yield i + ours[0], j + others[0]
+
+    def _met(
+        self, port: int, mine: Looked, theirs: Looked, cells: Cells | None, budget: Budget
+    ) -> Iterator[tuple[Indices, Indices]]:
+        left, right = (mine, theirs) if port == LEFT else (theirs, mine)
+        compare = _Comparison.of(self, Shapes(left.columns), Shapes(right.columns))
+        reach, boxes = self.reaching(LEFT, compare.left_boxes), compare.right_boxes
+        ours, others = (side.hashes >> np.uint64(SITE_BITS) for side in (left, right))
+        work = budget.room * 3 // 4
+        with budget.hold(work, "comparing boxes"):
+            for i, j in bx.meeting(Placed(reach, ours), Placed(boxes, others), work * 3 // 4):
+                if cells is not None:
+                    owned = _as_sites(self.tiles.owner(reach, i, boxes, j)) == ours[i]
+                    i, j = i[owned], j[owned]
+                for some, those in compare.matching(i, j, work // 4):
+                    yield (some, those) if port == LEFT else (those, some)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +215,7 @@ class SpatialCells(Cells):
         shapes = Shapes([types.column(rows, name) for name in self.by.columns(self.port)])
         boxes = shapes.boxes()
         good = np.flatnonzero(shapes.usable(boxes))
-        which, sites = self.by.tiles.touched(self.by.reaching(self.port, boxes[:, good]))
+        which, sites = self.by.tiles.touched(self.by.reaching(self.port, bx.taken(boxes, good)))
         return good[which], _as_sites(sites)
 
 
@@ -213,6 +228,11 @@ class _Comparison:
     left_boxes: Boxes
     right: Shapes
     right_boxes: Boxes
+
+    @classmethod
+    def of(cls, by: Spatial, left: Shapes, right: Shapes) -> _Comparison:
+        """Of the rows of two batches."""
+        return cls(by, left, left.boxes(), right, right.boxes())
 
     def matching(self, i: Indices, j: Indices, room: int) -> Iterator[tuple[Indices, Indices]]:
         """The pairs that match."""
@@ -235,13 +255,30 @@ class _Comparison:
         return np.ones(i.size, np.bool_)
 
 
-def _numbered(left: Hashes, right: Hashes) -> tuple[Hashes, Indices, Indices]:
-    """The sites of some hashes, ascending, and the number of each one's site among them."""
-    ours, theirs = left >> np.uint64(SITE_BITS), right >> np.uint64(SITE_BITS)
-    sites = np.unique(
-        np.concatenate([ours[np.r_[True, ours[1:] != ours[:-1]]], theirs[np.r_[True, theirs[1:] != theirs[:-1]]]])
-    )
-    return sites, sites.searchsorted(ours), sites.searchsorted(theirs)
+def _groups(ours: Hashes, theirs: Hashes, rows: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Rows of the same sites on both sides: where those of some sites begin, and how many they are, up to about `rows`.
+
+    Both are ascending. Nothing is copied.
+    """
+    site = 0
+    while True:
+        starts = [int(side.searchsorted(np.uint64(site << SITE_BITS))) for side in (ours, theirs)]
+        if starts[0] == ours.size or starts[1] == theirs.size:
+            return
+        # From the first site that both may have until before the one in which either gets too many rows.
+        site = max(int(side[at]) for side, at in zip((ours, theirs), starts, strict=True)) >> SITE_BITS
+        starts = [int(side.searchsorted(np.uint64(site << SITE_BITS))) for side in (ours, theirs)]
+        full = [int(side[at + rows]) for side, at in zip((ours, theirs), starts, strict=True) if at + rows < side.size]
+        last = max(site, (min(full) >> SITE_BITS) - 1) if full else (1 << SITE_BITS) - 1
+        ends = [int(side.searchsorted(np.uint64((last << SITE_BITS) | _CODE), "right")) for side in (ours, theirs)]
+        counts = [end - at for at, end in zip(starts, ends, strict=True)]
+        for first in range(0, counts[0], rows):
+            for other in range(0, counts[1], rows):
+                mine, others = min(rows, counts[0] - first), min(rows, counts[1] - other)
+                yield (starts[0] + first, mine), (starts[1] + other, others)
+        if last == _CODE:
+            return
+        site = last + 1
 
 
 def _as_sites(numbers: Hashes) -> Hashes:

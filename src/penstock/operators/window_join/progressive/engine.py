@@ -85,7 +85,7 @@ class ProgressiveJoin:
         self._budget = budget
         self._meter = meter or Tally()
         self._pairing = pairing_of(config, inputs, budget)
-        self._crosses = config.matching is not None
+        self._crosses = self._pairing.crosses
         # Rows of different partitions may meet where it is not by equal keys.
         self._policy = settings.policy()
         self._row = settings.row
@@ -169,7 +169,7 @@ class ProgressiveJoin:
 
     def counts(self) -> dict[str, int]:
         """About how many pairs the rows so far have and are owed, of inner and outer joins; 1 where streams drift."""
-        pairs = {} if self._crosses or self._config.how in LEFT_ONLY else self._expected.counts()
+        pairs = {} if self._config.matching is not None or self._config.how in LEFT_ONLY else self._expected.counts()
         return pairs | {"drifting": int(self._policy.drifts)}
 
     @property
