@@ -34,6 +34,13 @@ def test_every_kind_of_window_has_its_picture():
     assert all(script["results"](picture) for picture in script["PICTURES"])
 
 
+def test_the_map_of_cells_is_what_its_script_draws():
+    folder = DOCS[0].parent / "spatial"
+    script = runpy.run_path(str(folder / "draw.py"))
+    assert (folder / "cells.svg").read_text() == script["drawn"]()
+    assert len(script["pairs"]()) == 4
+
+
 METHOD_TABLES = {
     "window-joins.md": window_join.METHODS,
     "windows.md": aggregate.METHODS,

@@ -12,13 +12,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import penstock as pk
+from lab.workloads import boxes as workload
 from penstock.core.routes import Anywhere, Cells, Everywhere, Keyed
 from penstock.kernels import boxes as bx
 from penstock.kernels.boxes import Tiles
 from penstock.operators.window_join import spatial
+from penstock.operators.window_join.progressive.baselines.parameters import Random, Rpj
 from tests.oracle.spatial import apart_at_most, contain, intersect, is_somewhere, join
 
 BOX = pa.struct({name: pa.float64() for name in ("x1", "y1", "x2", "y2")})
+CORNERS = ("x1", "y1", "x2", "y2")
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
 
 
@@ -198,6 +201,31 @@ def test_s1_a_pair_belongs_to_the_cell_of_the_top_left_corner_of_what_it_has_in_
     assert tiles.owner(r, one, s, one) == tiles.site(np.array([1]), np.array([2]))
     both = set(tiles.touched(r)[1].tolist()) & set(tiles.touched(s)[1].tolist())
     assert len(both) == 4
+
+
+def from_memory(method, **drawn) -> int:
+    """Results before the end of two streams of boxes over ten times ten cells, of which a twentieth fit memory."""
+    rows = workload.Cells(**drawn).draw(8_000, seed=3)
+    flow = pk.LocalFlow(memory="64 MB")
+    streams = []
+    for side in (0, 1):
+        boxes = rows.boxes[rows.side == side]
+        table = pa.table({**dict(zip(CORNERS, boxes.T, strict=True)), "t": np.arange(len(boxes))})
+        streams.append(flow.source([table.slice(n, 400) for n in range(0, len(boxes), 400)], time="t", name=f"s{side}"))
+    count = []
+    joined = streams[0].join(streams[1], on=pk.intersects(CORNERS, cell=0.1), method=method)
+    joined.foreach_epoch(lambda rows, epoch: count.append(rows.num_rows))
+    flow.run(end=False)
+    return sum(count)
+
+
+def test_s3_what_is_kept_by_results_gives_more_of_them_from_memory():
+    """Fig 5.4: RRPJ > RPJ where cells never meet. Fig 5.5: by row > by cell where half of the boxes are stretched."""
+    said = {"memory": 400, "row": 1}
+    rrpj, rpj, random = (from_memory(kind(**said), apart=0.8) for kind in (pk.Rrpj, Rpj, Random))
+    assert rrpj > 1.2 * max(rpj, random) > 0
+    cell, row = (from_memory(pk.Rrpj(by=by, **said), stretched=0.5) for by in ("partition", "row"))
+    assert row > cell
 
 
 @pytest.mark.parametrize("beta", [1, 2, 4, 8])

@@ -9,9 +9,8 @@ import pyarrow as pa
 
 from penstock.core.budget import Budget
 from penstock.core.routes import SITE_BITS, Cells
-from penstock.core.rows import Indices, RowType, hashes_of, times_of
+from penstock.core.rows import Hashes, Indices, RowType, hashes_of, times_of
 from penstock.core.within import LEFT
-from penstock.kernels.hashing import mix
 from penstock.operators.window_join.config import WindowJoin
 from penstock.operators.window_join.matching import Looked, Matching
 from penstock.operators.window_join.pairing import PAIR, Pairing, bounded
@@ -41,7 +40,7 @@ class MatchPairing(Pairing):
         if not known.num_rows:
             return known, np.flatnonzero(~good)
         sites = hashes_of(known)
-        hashes = pa.array(sites | (codes if self.crosses else mix(sites) >> np.uint64(SITE_BITS)))
+        hashes = pa.array(sites | (codes if self.crosses else _one_for_each(sites)))
         return known.set_column(0, known.schema.field(0), hashes), np.flatnonzero(~good)
 
     def span(self, first: int, last: int) -> tuple[int, int]:
@@ -70,3 +69,12 @@ class MatchPairing(Pairing):
                     some, those = i[start : start + limit], j[start : start + limit]
                     for part in bounded(room, (mine, some), (theirs, those)):
                         yield some[part], those[part]
+
+
+def _one_for_each(sites: Hashes) -> Hashes:
+    """The last 32 bits of hashes whose first ones are a site, such that sites are told apart by the very last."""
+    return (sites >> np.uint64(64 - _LEADING)) | ((sites >> np.uint64(SITE_BITS - _LEADING)) & _OTHERS)
+
+
+_LEADING = 6
+_OTHERS = np.uint64((1 << SITE_BITS) - (1 << _LEADING))
