@@ -208,12 +208,17 @@ def meeting(ours: Placed, theirs: Placed, room: int) -> Iterator[tuple[Indices, 
         for j, i in meeting(theirs, ours, room):
             yield i, j
         return
-    rows = max(64, room // 4 // _ROW)
+    rows = at_once(room)
     for start in range(0, ours.rows, rows):
         some = ours.take(slice(start, start + rows))
         for others in _near(some.boxes, theirs.boxes, rows):
-            for i, j in _block(some, theirs.take(others), room // 2):
+            for i, j in _block(some, theirs.take(others), room // 4):
                 yield i + start, others[j]
+
+
+def at_once(room: int) -> int:
+    """How many boxes of either side are compared with each other at a time."""
+    return max(64, room * 3 // 8 // _ROW)
 
 
 def _near(some: Boxes, others: Boxes, rows: int) -> Iterator[Indices]:
@@ -252,7 +257,7 @@ def _block(few: Placed, many: Placed, room: int) -> Iterator[tuple[Indices, Indi
     order = np.argsort(held, kind="stable")
     a, held = a[order], held[order]
     starts = np.searchsorted(held, np.arange(grid.size * grid.size + 1))
-    limit = max(1, min(_MOST_PAIRS, room // 2 // _PAIR))
+    limit = max(1, min(_MOST_PAIRS, room // _PAIR))
     for those, some in expand(starts[codes], starts[codes + 1], limit):
         i, j = a[some], b[those]
         # Of a pair with several cells in common, the one of the top left corner counts.

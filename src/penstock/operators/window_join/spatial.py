@@ -179,7 +179,8 @@ class Spatial(Matching):
     ) -> Iterator[tuple[Indices, Indices]]:
         """Boxes that meet, then what they are the boxes of; as many rows at a time as there is room for."""
         each = max(Shapes(side.columns).copied for side in (mine, theirs)) + (64 if self.distance else 0) + _SITED
-        rows = max(_LEAST, budget.room // 8 // each)
+        # As many as are compared at a time, so that few are looked at with others of other sites.
+        rows = max(_LEAST, min(budget.room // 8 // each, bx.at_once(_work(budget))))
         for ours, others in _groups(mine.hashes, theirs.hashes, rows):
             some, those = mine.slice(*ours), theirs.slice(*others)
             with budget.hold(each * (some.hashes.size + those.hashes.size), "boxes to compare"):
@@ -193,9 +194,9 @@ class Spatial(Matching):
         compare = _Comparison.of(self, Shapes(left.columns), Shapes(right.columns))
         reach, boxes = self.reaching(LEFT, compare.left_boxes), compare.right_boxes
         ours, others = (side.hashes >> np.uint64(SITE_BITS) for side in (left, right))
-        work = budget.room * 3 // 4
+        work = _work(budget)
         with budget.hold(work, "comparing boxes"):
-            for i, j in bx.meeting(Placed(reach, ours), Placed(boxes, others), work * 3 // 4):
+            for i, j in bx.meeting(Placed(reach, ours), Placed(boxes, others), work - work // 4):
                 if cells is not None:
                     owned = _as_sites(self.tiles.owner(reach, i, boxes, j)) == ours[i]
                     i, j = i[owned], j[owned]
@@ -253,6 +254,11 @@ class _Comparison:
         if self.by.relation == "dwithin":
             return bx.within(self.left_boxes, i, self.right_boxes, j, self.by.distance)
         return np.ones(i.size, np.bool_)
+
+
+def _work(budget: Budget) -> int:
+    """Bytes for comparing, of those there are."""
+    return budget.room * 3 // 4
 
 
 def _groups(ours: Hashes, theirs: Hashes, rows: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
