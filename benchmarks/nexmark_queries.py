@@ -173,8 +173,7 @@ def q9(flow: Flow, events: Stream) -> Stream:
     after = "unix_micros(bid_dateTime) - unix_micros(dateTime)"
     shown = ("bidder", "price", "bid_dateTime", "extra AS bid_extra")
     ranked = pairs.select("id", "dateTime", f"price * 16777216 - ({after}) AS rank", *shown)
-    best = ranked.window(range="10 s").by("id").agg(rank=pk.max("rank"))
-    winners = ranked.join(best, on=["id", "rank"], within=pk.tumbling("10 s"), how="semi")
+    winners = ranked.window(range="10 s").by("id").top(1, "rank")
     wide = ("id", "itemName", "description", "initialBid", "reserve", "expires", "seller", "category", "extra")
     whole = auctions(events, *wide).join(winners, on="id", within=pk.band(before="0 s", after="0 s"))
     first, last = wide[:5], wide[5:]
@@ -323,10 +322,7 @@ def q19(flow: Flow, events: Stream) -> Stream:
     """The ten bids with the highest prices of each auction."""
     rank = "price * 16777216 - unix_micros(dateTime) % 10000000 AS rank"
     offers = bids(events, "auction", "bidder", "price", "channel", "url", "extra").select("*", rank)
-    ranks = bids(events, "auction", "price").select("auction", rank, "dateTime").window(range="10 s")
-    tenth = ranks.by("auction").agg(ranks=pk.collect_set("rank"))
-    tenth = tenth.select("auction", "element_at(ranks, -least(10, size(ranks))) AS tenth")
-    top = offers.join(tenth, on="auction", within=pk.tumbling("10 s"), where="l.rank >= r.tenth")
+    top = offers.window(range="10 s").by("auction").top(10, "rank")
     return top.select("auction", "bidder", "price", "channel", "url", "dateTime", "extra")
 
 

@@ -23,6 +23,19 @@ def first_of_each(rows: Sequence[tuple[Any, int]]) -> list[tuple[Any, int]]:
     return list(dict.fromkeys(rows))
 
 
+def top(rows: Sequence[dict[str, Any]], by: Sequence[str], n: int, of: str, size: int) -> list[dict[str, Any]]:
+    """The rows that have fewer than `n` rows with a greater value in their window and group; none without a value."""
+
+    def place(row: dict[str, Any]) -> tuple[Any, ...]:
+        return (row["t"] // size, *(row[name] for name in by))
+
+    def rank(row: dict[str, Any]) -> tuple[int, Any]:
+        return (1, 0) if row[of] != row[of] else (0, row[of])  # NaN is the greatest number
+
+    there = [row for row in rows if row[of] is not None]
+    return [row for row in there if sum(place(other) == place(row) and rank(other) > rank(row) for other in there) < n]
+
+
 def distinct(rows: Iterable[tuple[Any, int]], within: int) -> list[tuple[Any, int]]:
     """Keys and times of the rows that are kept: none of a key less than `within` after the last one kept of it."""
     last: dict[Any, int] = {}

@@ -55,7 +55,9 @@ class Kept:
         return [row for epoch in sorted(self.rows[name]) for row in self.rows[name][epoch]]
 
 
-def test_distinct_sort_and_merge_keep_their_promises_across_a_failure_and_a_restart_on_other_shards(spark, tmp_path):
+def test_distinct_top_sort_and_merge_keep_their_promises_across_a_failure_and_a_restart_on_other_shards(
+    spark, tmp_path
+):
     parts = {"a": epochs(1, 4, 40), "b": epochs(2, 4, 40)}
     feeds = {name: Feed(tmp_path / name, COLUMNS) for name in parts}
     kept = Kept(failing=2)
@@ -70,6 +72,7 @@ def test_distinct_sort_and_merge_keep_their_promises_across_a_failure_and_a_rest
         once.foreach_epoch(kept.by("once"))
         once.window(range=10).agg(n=pk.count()).sort(name="in-order").foreach_epoch(kept.by("windows"))
         b.distinct(name="whole").foreach_epoch(kept.by("whole"))
+        b.window(range=10).by("k").top(2, "v", name="best").foreach_epoch(kept.by("best"))
         a.sort(name="sorted").where("v > 0").to_parquet(str(tmp_path / "sorted"))
         a.merge(b, name="merged").foreach_epoch(kept.by("merged", fails=True))
         flow.run(end=end)
@@ -90,6 +93,8 @@ def test_distinct_sort_and_merge_keep_their_promises_across_a_failure_and_a_rest
     starts = Counter(t // 10 * 10 for _, t in once)
     assert kept.all("windows") == [(start, start + 10, starts[start]) for start in sorted(starts)]
     assert Counter(kept.all("whole")) == Counter(set(b))
+    best = oracle.top([{"k": k, "t": t, "v": v} for k, t, v in b], ("k",), 2, "v", 10)
+    assert Counter(kept.all("best")) == Counter(tuple(row.values()) for row in best)
     assert [t for _, t, _ in kept.all("merged")] == sorted(t for _, t, _ in a + b)
     assert Counter(kept.all("merged")) == Counter(a + b)
     assert sorted_files(tmp_path / "sorted") == sorted(t for _, t, v in a if v > 0)

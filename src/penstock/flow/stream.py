@@ -41,13 +41,13 @@ from penstock.flow.plans import Part
 from penstock.flow.sinks import ConsoleSink, Emits, ForeachSink, FormatSink, MemorySink, ParquetSink, Sink
 from penstock.kernels.hashing import can_hash
 from penstock.operators.aggregate.config import BY_ROWS, AnyFunction, Emit, WindowAggregate, method_by_groups
-from penstock.operators.aggregate.functions import Count, where_of
+from penstock.operators.aggregate.functions import Count, instead_of, is_flat, where_of
 from penstock.operators.aggregate.methods import AggregateMethodLike
 from penstock.operators.lookup import METHODS as LOOKUP_METHODS
 from penstock.operators.lookup import LookupJoin, LookupMethodLike
 from penstock.operators.lookup.config import LookupHow, check_names, in_order_of
 from penstock.operators.lookup.shedding import Shed, Shedding
-from penstock.operators.progress import Distinct, DupElim, Head, Later, Sort
+from penstock.operators.progress import Distinct, DupElim, Head, Later, Sort, Top
 from penstock.operators.window_join import JoinKeys, JoinTime, Near, WindowJoin
 from penstock.operators.window_join.config import default_time, read_how, read_on
 from penstock.operators.window_join.matching import Matching
@@ -563,7 +563,7 @@ class Stream(Outlets):
 
     def _progress(
         self,
-        config: DupElim | Distinct | Head | Later | Sort,
+        config: DupElim | Distinct | Head | Later | Sort | Top,
         keys: tuple[str, ...],
         members: tuple[Node, ...],
         name: str | None,
@@ -665,6 +665,36 @@ class Windowed:
                 )
         results = self._aggregated(aggregates, emit, method, name, start, end)
         return results if having is None else _having(results, having)
+
+    def top(self, n: int, of: str, name: str | None = None) -> Stream:
+        """The rows with the `n` greatest values of column `of` in each window and group, as they are.
+
+        A row leaves, once its window is complete, if fewer than `n` rows of its window and group have a greater value:
+        those that tie for the last place all do. Rows with null there never do. For the least values select their
+        negative first. Windows must not overlap: ``.window(range="10 s")``.
+
+        >>> import penstock as pk
+        >>> flow = pk.LocalFlow()
+        >>> bids = flow.source(pa.table({"lot": ["a", "b", "a"], "price": [3, 5, 7], "t": [0, 4, 9]}), time="t")
+        >>> rows = bids.window(range=10).by("lot").top(1, "price").to_memory()
+        >>> _ = flow.run()
+        >>> rows.table().sort_by("t").to_pylist()
+        [{'lot': 'b', 'price': 5, 't': 4}, {'lot': 'a', 'price': 7, 't': 9}]
+        """
+        stream, node = self._stream, self._stream._node
+        for argument, column in (*(("by", column) for column in self._by), ("of", of)):
+            if column not in node.columns.names:
+                raise ConfigError.unknown_column(argument, column, node.columns.names)
+        for argument, column in (*(("by", column) for column in self._by), ("of", of)):
+            kind = node.columns.field(column).type
+            if not is_flat(_values_of(kind)):
+                raise ConfigError(
+                    f"top(): {argument}={column!r} is of type {kind}, whose values cannot be compared. "
+                    f"{instead_of(column, kind)}"
+                )
+        config = Top(self._by, n, of, self._window, node.unit)
+        _check_reach(node, self._window)
+        return stream._progress(config, self._by, (node,), name, "top")
 
     def _aggregated(
         self,

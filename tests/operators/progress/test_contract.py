@@ -6,11 +6,11 @@ import pytest
 
 from lab.operators import BSort, Meld, Merge, Paging
 from penstock.core.time import TIME_MAX
-from penstock.operators.progress import Distinct, DupElim, Guard, Sort
+from penstock.operators.progress import Distinct, DupElim, Guard, Sort, Top
 from tests.items import Bound, Host, rows
 from tests.streams import COLUMNS, ROWS, Idle
 
-EVERY = [Guard(), DupElim(), Distinct(), Sort(), Meld(1), Merge(1), BSort(slack=3), Paging()]
+EVERY = [Guard(), DupElim(), Distinct(), Sort(), Top(of="t"), Meld(1), Merge(1), BSort(slack=3), Paging()]
 
 
 @pytest.fixture(params=EVERY, ids=lambda operator: type(operator).__name__)

@@ -8,5 +8,6 @@ from penstock.operators.progress.guard import Guard
 from penstock.operators.progress.head import Head
 from penstock.operators.progress.later import Later
 from penstock.operators.progress.sort import Sort
+from penstock.operators.progress.top import Top
 
-__all__ = ["Describe", "Distinct", "DupElim", "Guard", "Head", "Later", "Sort", "group_type"]
+__all__ = ["Describe", "Distinct", "DupElim", "Guard", "Head", "Later", "Sort", "Top", "group_type"]

@@ -1,0 +1,251 @@
+"""Top: the rows with the greatest values of a column in each window and group.
+
+A row comes out once its window is complete iff its value is not null and fewer than `n` rows of its window and group
+have a greater one. So rows that tie for the last place all come out, and the result depends on the rows alone. Windows
+do not overlap. Null is a group like any other; NaN is the greatest number.
+
+Rows wait in pages; of those that arrive together, and have as many greater ones among them, nothing is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.budget import Budget
+from penstock.core.durations import TimeUnit
+from penstock.core.errors import ConfigError
+from penstock.core.meter import Meter
+from penstock.core.operator import Allowance, Operator, Origin, Out, State
+from penstock.core.pages import PageStore, write_page
+from penstock.core.progress import Bounds
+from penstock.core.rows import Indices, RowType, concat, hashes_of, times_of
+from penstock.core.time import TIME_MAX, TIME_MIN, Time
+from penstock.core.windows import Slides, Sliding, Window, sliding
+from penstock.kernels.distinct import leaders
+from penstock.kernels.segments import Codes, codes_of, is_null, segment_of, sizes_of, sorted_by, starts_of
+from penstock.kernels.sort import page_order
+from penstock.operators.pieces import pieces
+from penstock.operators.progress.held import ALL_HASHES, HashRange, Held, halves
+
+_RANKING = 256
+"""Bytes that sorting, grouping and ranking one row takes besides its own."""
+
+Ties = Literal["all", "some"]
+"""Whether all rows that tie for the last place count, or so many that there are `n`."""
+
+Region = tuple[HashRange, tuple[Time, Time]]
+"""A range of hashes and a span of time, all ends included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Top(Operator):
+    """Keep the rows of each window and group that have fewer than `n` rows with a greater value beside them.
+
+    >>> Top(on=("k",), n=3, of="v", window=sliding(10)).says()
+    'top 3 of v by k in sliding(range=10, slide=10)'
+    """
+
+    on: tuple[str, ...] = ()
+    """The keys of its input: the groups."""
+    n: int = 1
+    of: str = ""
+    window: Window = field(default_factory=lambda: sliding(1))
+    unit: TimeUnit = "ticks"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.n, bool) or not isinstance(self.n, int) or self.n < 1:
+            raise ConfigError(f"top({self.n!r}, …) takes a whole number of at least 1: how many rows of each window.")
+        if not isinstance(self.window, Sliding) or self.window.range != self.window.slide:
+            raise ConfigError(
+                f"top(…) needs windows that do not overlap, but the window is {self.window}. Write "
+                f".window(range='10 s') without slide=."
+            )
+        self.slides  # noqa: B018 – raises if the window does not fit the unit
+
+    def says(self, inputs: tuple[RowType, ...] = ()) -> str:
+        """What it does, in words."""
+        by = f" by {', '.join(self.on)}" if self.on else ""
+        return f"top {self.n} of {self.of}{by} in {self.window}"
+
+    @property
+    def slides(self) -> Slides:
+        """The windows."""
+        return self.window.on(self.unit)  # type: ignore[return-value]
+
+    @property
+    def compacts(self) -> bool:
+        """Its pages may be merged between epochs."""
+        return True
+
+    @property
+    def sees_ahead(self) -> bool:
+        """The rows of an epoch may complete windows."""
+        return True
+
+    @property
+    def ahead(self) -> int | None:
+        """Rows wait for the end of their window."""
+        return self.slides.range
+
+    def carries(self, inputs: tuple[RowType, ...]) -> dict[str, Origin]:
+        """All but the groups, the values and the time."""
+        looked_at = {*inputs[0].keys, inputs[0].time, self.of}
+        return {name: origin for name, origin in self.origins(inputs).items() if name not in looked_at}
+
+    def bounds(self, *ports: Time) -> Bounds:
+        """Rows of the first open window are still to come."""
+        return Bounds.at(self.edge(ports[0]))
+
+    def edge(self, bound: Time) -> Time:
+        """Where the first window starts that is not complete.
+
+        >>> Top(window=sliding(10)).edge(25)
+        20
+        """
+        if bound in (TIME_MIN, TIME_MAX):
+            return bound
+        return self.slides.extent(self.slides.complete(bound))[0]
+
+    def logic(
+        self, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State, meter: Meter | None = None
+    ) -> Ranking:
+        """At work."""
+        return Ranking(self, inputs[0], store, budget, state)
+
+
+class Ranking:
+    """Top at work."""
+
+    def __init__(self, config: Top, rows: RowType, store: PageStore, budget: Budget, state: State) -> None:
+        self._config = config
+        self._slides = config.slides
+        self._type = rows
+        self._store = store
+        self._budget = budget
+        self._waiting = Held(rows.inside, store, budget, state.pages)
+        self._bound: Time = TIME_MIN
+
+    def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
+        """Rows wait, but for those that have too many greater ones already."""
+        for piece in pieces(rows, self._budget, _RANKING):
+            with self._budget.hold(piece.nbytes + _RANKING * piece.num_rows, "ranking arrivals"):
+                best = self._best(piece)
+                if best.size:
+                    order = best[page_order(hashes_of(piece)[best], times_of(piece)[best])]
+                    self._waiting.pages.append(write_page(self._store, 0, piece.take(pa.array(order))))
+        return iter(())
+
+    def advance(self, port: int, bound: Time) -> Iterator[Out]:
+        """The best rows of the windows that are complete leave."""
+        if bound <= self._bound:
+            return
+        self._bound, edge = bound, self._config.edge(bound)
+        regions: list[Region] = [(ALL_HASHES, span) for span in self._waiting.due(edge)]
+        while regions:
+            hashes, span = regions.pop()
+            cost = self._waiting.cost(*span, hashes)
+            # Gathering takes a quarter of what ranking takes, at the most.
+            if 4 * cost <= self._budget.room:
+                with self._budget.hold(cost, "rows of complete windows"):
+                    yield from self._leave(self._waiting.gather(*span, hashes))
+            elif hashes[0] < hashes[1]:
+                regions += [(half, span) for half in halves(*hashes)]
+            elif self._middle(*span) is not None:
+                middle = self._middle(*span)
+                assert middle is not None
+                regions += [(hashes, (middle, span[1])), (hashes, (span[0], middle - 1))]
+            else:
+                yield from self._leave_in_pieces(hashes, span)
+        self._waiting.forget(edge)
+
+    def idle(self, work: Allowance) -> Iterator[Out]:
+        """Nothing is deferred."""
+        return iter(())
+
+    def bounds(self) -> Bounds:
+        """Up to where windows are complete."""
+        return self._config.bounds(self._bound)
+
+    def state(self) -> State:
+        """What waits."""
+        return State(tuple(self._waiting.pages))
+
+    def _leave(self, rows: pa.RecordBatch) -> Iterator[Out]:
+        if not rows.num_rows:
+            return
+        with self._budget.hold(_RANKING * rows.num_rows, "ranking the rows of complete windows"):
+            best = self._best(rows)
+            if best.size:
+                yield Out("results", self._type.leave(rows.take(pa.array(best))))
+
+    def _leave_in_pieces(self, hashes: HashRange, span: tuple[Time, Time]) -> Iterator[Out]:
+        """The same of one window and hash that has too many rows at once: see what it takes, then go through them."""
+        last = self._last(hashes, span)
+        for piece in self._piece_by_piece(hashes, span):
+            both = concat([last, piece], self._type.inside)
+            group = leaders(np.zeros(both.num_rows, np.int64), self._keys(both))
+            (codes,) = codes_of(self._values(both))
+            least = np.full(both.num_rows, codes.min(), codes.dtype)
+            least[group[: last.num_rows]] = codes[: last.num_rows]
+            passing = np.flatnonzero((codes >= least[group])[last.num_rows :])
+            if passing.size:
+                yield Out("results", self._type.leave(piece.take(pa.array(passing))))
+
+    def _last(self, hashes: HashRange, span: tuple[Time, Time]) -> pa.RecordBatch:
+        """One row of each group that has as many as are wanted: one with the least value that comes out."""
+        best = concat([], self._type.inside)
+        for piece in self._piece_by_piece(hashes, span):
+            both = concat([best, piece], self._type.inside)
+            best = both.take(pa.array(self._best(both, "some")))
+        starts = starts_of(leaders(np.zeros(best.num_rows, np.int64), self._keys(best)))
+        ends = starts + sizes_of(starts, best.num_rows) - 1
+        return best.take(pa.array(ends[sizes_of(starts, best.num_rows) == self._config.n]))
+
+    def _piece_by_piece(self, hashes: HashRange, span: tuple[Time, Time]) -> Iterator[pa.RecordBatch]:
+        for part in self._waiting.page_by_page(*span, hashes):
+            for piece in pieces(part, self._budget, _RANKING):
+                with self._budget.hold(piece.nbytes + _RANKING * piece.num_rows, "ranking rows"):
+                    yield piece
+
+    def _best(self, rows: pa.RecordBatch, ties: Ties = "all") -> Indices:
+        """The rows that have few enough greater ones beside them, by group, window and value, the greatest first."""
+        values = self._values(rows)
+        there = np.flatnonzero(~is_null(values))
+        if there.size < rows.num_rows:
+            places = self._best(rows.take(pa.array(there)), ties) if there.size else there
+            return there[places]
+        if not there.size:
+            return there
+        (codes,) = codes_of(values)
+        columns: list[Codes] = [hashes_of(rows), self._slides.wids(times_of(rows))[0], ~codes]
+        order = sorted_by(columns)
+        hashes = hashes_of(rows)[order]
+        if self._type.keys and (hashes[1:] == hashes[:-1]).any():
+            runs = starts_of(hashes)
+            group = leaders(segment_of(runs, order.size), [key.take(pa.array(order)) for key in self._keys(rows)])
+            if (group != np.repeat(runs, sizes_of(runs, order.size))).any():
+                # Groups that share a hash lie among each other: bring those of each together.
+                columns[0] = np.empty(order.size, np.int64)
+                columns[0][order] = group
+                order = sorted_by(columns)
+        windows, equals = (starts_of(*(column[order] for column in some)) for some in (columns[:2], columns))
+        before = np.repeat(windows, sizes_of(windows, order.size))
+        place = np.arange(order.size) if ties == "some" else np.repeat(equals, sizes_of(equals, order.size))
+        return order[place - before < self._config.n]
+
+    def _values(self, rows: pa.RecordBatch) -> pa.Array:
+        values = self._type.column(rows, self._config.of)
+        return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+
+    def _keys(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        return [self._type.column(rows, key) for key in self._type.keys]
+
+    def _middle(self, first: Time, last: Time) -> Time | None:
+        """The start of a window to cut a span at; None if it is all of one."""
+        low, high = (int(wid) for wid in self._slides.wids(np.array([first, last]))[0])
+        return None if low == high else self._slides.extent((low + high) // 2 + 1)[0]
