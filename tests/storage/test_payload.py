@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from pyarrow import csv
 
 from penstock.core.errors import SourceError, StateError
-from penstock.storage import payload
+from penstock.storage import arrays, payload
 from penstock.storage.payload import Home, Unit, forget_decoded, read_placed, sizes_of, width_of
 from penstock.storage.scans import files_of
 
@@ -104,6 +106,38 @@ def test_rows_come_back_in_the_order_of_their_places_duplicates_too(home, wanted
     assert text.to_pylist() == expected.column("text").to_pylist()
     assert inside.to_pylist() == expected.column("inside").to_pylist()
     assert b.to_pylist() == [each["b"] for each in inside.to_pylist()]
+
+
+@pytest.mark.parametrize("longest", [1 << 31, 1 << 16], ids=["arrays", "batches too"])
+def test_many_rows_come_back_in_any_order_from_arrays_and_batches(home, longest, monkeypatch):
+    """Numbers and texts are found in one array each, unless the texts are too long for that."""
+    monkeypatch.setattr(arrays, "_LONGEST", longest)
+    home.note(0, [(path, ()) for path in paths(home)])
+    whole = placed(home)
+    wanted = np.random.default_rng(1).permutation(2 * ROWS)
+    for order in (wanted, np.sort(wanted), wanted[np.argsort(wanted // ROWS, kind="stable")]):
+        places = whole.column("__at").to_numpy()[order]
+        t, text = home.fetch(places, [("t",), ("text",)], 20_000)
+        assert t.to_pylist() == order.tolist()
+        assert text.to_pylist() == [f"row {n}" for n in order]
+    found = {name.rpartition(".")[2] for name in os.listdir(payload._folder(home.flow))} - {"lock"}
+    assert found == ({"arrays"} if longest == 1 << 31 else {"arrays", "arrow"})
+
+
+def test_threads_that_ask_for_the_same_unit_decode_it_once(home, monkeypatch):
+    home.note(0, [(path, ()) for path in paths(home)])
+    read, asked = payload.read_file, Counter()
+
+    def watched(files, path, *more):
+        asked[path] += 1
+        time.sleep(0.05)
+        return read(files, path, *more)
+
+    monkeypatch.setattr(payload, "read_file", watched)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda row: home.fetch(np.array([row]), [("text",)])[0].to_pylist(), range(8)))
+    assert found == [[f"row {n}"] for n in range(8)]
+    assert asked == {paths(home)[0]: 1}
 
 
 class TestRefused:
@@ -209,7 +243,7 @@ class TestDecoded:
         for number in range(4):
             (text,) = home.fetch(np.array([number << 32]), [("text",)])
             assert text.null_count == 0
-        left = [name for name in os.listdir(payload._folder(home.flow)) if name.endswith(".arrow")]
+        left = [name for name in os.listdir(payload._folder(home.flow)) if name.endswith((".arrow", ".arrays"))]
         assert len(left) == 1
 
     def test_a_row_that_its_unit_lacks_is_no_other_row(self, home):

@@ -25,6 +25,7 @@ from penstock.expressions.view import View
 from penstock.flow.graph import (
     MISSED,
     Fetched,
+    FetchNode,
     Node,
     OperatorNode,
     SourceNode,
@@ -46,12 +47,15 @@ from penstock.runtime.entering import Entry
 from penstock.runtime.lateness import Judge, Split, both
 from penstock.runtime.shard import PortBounds
 from penstock.runtime.side_by_side import side_by_side
-from penstock.runtime.steps import Fetch, ResultTime, in_pieces, step, through
+from penstock.runtime.steps import Fetch, ResultTime, fetch_of, fetched_ahead, in_pieces, step, through
 from penstock.runtime.tracks import Tracks
 from penstock.storage.versioned import Plan
 
 _FETCHED = 16
 """The part of the memory that payload of results may take while it is handed over."""
+
+_IN_THREADS = 1 << 21
+"""Bytes of a piece from which on payload is fetched by several threads: each keeps some memory for itself."""
 
 _BATCH = 1 << 12
 """Rows of a batch: smaller ones are put together before they enter an operator."""
@@ -129,6 +133,9 @@ class Epoch:
             yield self.rows(node)
         elif isinstance(node, OperatorNode) and not node.config.finds_late:
             yield from self._results(node)
+        elif isinstance(node, FetchNode) and self._threads > 1 and self._piece >= _IN_THREADS:
+            # Pieces that are fetched, and those that wait, are to take no more than one at a time would.
+            yield from fetched_ahead(fetch_of(node), self.stream(node.input), self._piece // 2, self._threads)
         elif isinstance(node, StepNode):
             for piece in self.stream(node.input):
                 yield from in_pieces((step(node),), piece, self._piece)

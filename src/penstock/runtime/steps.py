@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.core.operator import Timing
-from penstock.core.rows import TIME
+from penstock.core.rows import TIME, Indices
 from penstock.core.time import as_times
 from penstock.expressions import evaluate
 from penstock.expressions.view import View
@@ -24,9 +26,19 @@ from penstock.flow.graph import (
     StepNode,
     UnionNode,
 )
+from penstock.storage.payload import at_unit, unit_of
 
-_FEW = 1 << 8
-"""Rows that are fetched first, to see how wide they are."""
+_FEW = 1 << 6
+"""Rows that are fetched first, to see how wide they are,"""
+
+_FEWEST = 1 << 3
+"""and that are fetched at a time however wide they are."""
+
+_AHEAD = 64
+"""Units that are decoded before rows of them are fetched, at most."""
+
+_COMBINED = 1 << 30
+"""Combinations of units by which rows are put in order, at most."""
 
 _READ = 1_000_000
 """Bytes that are read at a time of payload that is fetched without a limit."""
@@ -68,47 +80,112 @@ class Fetch:
 
     def whole(self, rows: pa.Table, size: int = _READ) -> pa.Table:
         """Some rows with their payload; what of it is not at hand is read in pieces of about `size` bytes."""
+        columns = dict(zip(rows.column_names, rows.columns, strict=True))
         for each in self.fetched:
-            rows = _with_fetched(rows, each, size)
-        return rows.select([*self.columns, TIME] if TIME in rows.column_names else list(self.columns))
+            columns |= _fetched(rows, each, size)
+        names = [*self.columns, TIME] if TIME in columns else list(self.columns)
+        return pa.Table.from_arrays([columns[name] for name in names], names=names)
 
     def pieces(self, rows: pa.Table, size: int) -> Iterator[pa.Table]:
-        """The same in pieces of about `size` bytes, in the order of their places in the source with most payload."""
-        if all(rows.column(each.row).null_count == rows.num_rows for each in self.fetched):
-            yield self.whole(rows)
+        """The same in pieces of about `size` bytes, in an order in which it is found fast."""
+        for part in self.parts(rows, size):
+            yield self.whole(part, size)
+
+    def parts(self, rows: pa.Table, size: int) -> Iterator[pa.Table]:
+        """Some rows in parts that take about `size` bytes once they have their payload."""
+        left = [each for each in self.fetched if rows.column(each.row).null_count < rows.num_rows]
+        if not left:
+            yield rows
             return
         if rows.num_rows > _FEW:
-            rows = rows.take(pc.sort_indices(rows.column(self.fetched[-1].row)))
-        start, more = 0, self._fit(rows, size)
-        while start < rows.num_rows or not start:
-            piece = self.whole(rows.slice(start, more), size)
-            start += max(1, piece.num_rows)
-            more = max(1, size * piece.num_rows // max(1, piece.nbytes))
-            yield piece
+            replaced = [name for each in left if not rows.column(each.row).null_count for name, _ in each.columns]
+            rows = rows.drop_columns(replaced).take(pa.array(_order(rows, left)))
+        start = 0
+        while start < rows.num_rows:
+            part = rows.slice(start, self._fit(rows, size))
+            start += part.num_rows
+            yield part
+
+    def units(self, rows: pa.Table) -> list[tuple[Fetched, int]]:
+        """The units that the payload of some rows is in, those of the source with most payload first."""
+        found = []
+        for each in reversed(self.fetched):
+            numbers = unit_of(rows.column(each.row).drop_null().to_numpy())
+            first = int(numbers.min()) if len(numbers) else 0
+            found += [(each, first + int(number)) for number in np.flatnonzero(np.bincount(numbers - first))]
+        return found
 
     def _fit(self, rows: pa.Table, size: int) -> int:
-        """How many rows may be fetched first: few, unless it is known how wide they are."""
+        """How many rows may be fetched at a time: few, until it is known how wide they are."""
         widths = [each.home.width([path for _, path in each.columns]) for each in self.fetched]
         known = sum(width for width in widths if width is not None)
-        if not rows.num_rows or None in widths:
+        if None in widths:
             return _FEW
-        return max(_FEW, int(size / (known + rows.nbytes / rows.num_rows + 1)))
+        return max(_FEWEST, int(size / (known + rows.nbytes / rows.num_rows + 1)))
 
 
-def _with_fetched(rows: pa.Table, what: Fetched, size: int) -> pa.Table:
-    """Rows with some columns of theirs from a source; those without a place there keep what they have."""
+def fetched_ahead(fetch: Fetch, tables: Iterator[pa.Table], size: int, threads: int) -> Iterator[pa.Table]:
+    """Rows with their payload, in order, in pieces of about `size` bytes.
+
+    While the next rows are made, and while those before are taken, `threads` fetch payload; so many pieces may wait.
+    """
+    waiting: deque[Future[pa.Table]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for rows in tables:
+                for each, number in fetch.units(rows)[:_AHEAD]:
+                    pool.submit(each.home.open, number, [path for _, path in each.columns], size)
+                for part in fetch.parts(rows, size):
+                    waiting.append(pool.submit(fetch.whole, part, size))
+                    del part
+                    while len(waiting) > threads:
+                        yield waiting.popleft().result()
+                del rows
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _fetched(rows: pa.Table, what: Fetched, size: int) -> dict[str, pa.Array | pa.ChunkedArray]:
+    """Some columns of rows from a source; those without a place there keep what they have."""
     places = rows.column(what.row).combine_chunks()
     if places.null_count == len(places):
-        return rows
-    valid = places.is_valid().to_numpy(zero_copy_only=False)
+        return {}
     found = what.home.fetch(places.drop_null().to_numpy(), [path for _, path in what.columns], size)
-    for (name, _), array in zip(what.columns, found, strict=True):
-        at = rows.schema.get_field_index(name)
-        if places.null_count:
-            where = pa.array(np.cumsum(valid) - 1, mask=~valid)
-            array = pc.if_else(pa.array(valid), array.take(where), rows.column(name))
-        rows = rows.set_column(at, name, array)
-    return rows
+    columns = dict(zip((name for name, _ in what.columns), found, strict=True))
+    if places.null_count:
+        valid = places.is_valid().to_numpy(zero_copy_only=False)
+        where = pa.array(np.cumsum(valid) - 1, mask=~valid)
+        for name, array in columns.items():
+            columns[name] = pc.if_else(pa.array(valid), array.take(where), rows.column(name))
+    return columns
+
+
+def _order(rows: pa.Table, fetched: Sequence[Fetched]) -> Indices:
+    """An order in which payload is found fast: by units, and in those of the source with most of it by their rows.
+
+    Where rows of a unit are found only in their order, it is that of this source alone.
+    """
+    places = [_filled(rows.column(each.row)) for each in fetched]
+    paths = [[path for _, path in each.columns] for each in fetched]
+    if not all(each.home.in_any_order(*some) for each, *some in zip(fetched, places, paths, strict=True)):
+        return np.argsort(places[-1])
+    combined, count = np.zeros(rows.num_rows, np.int64), 1
+    for some in reversed(places):
+        units = unit_of(some)
+        first, last = int(units.min()), int(units.max())
+        count *= last - first + 1
+        if count >= _COMBINED:
+            break
+        combined = combined * (last - first + 1) + units - first
+    return np.argsort(at_unit(combined, places[-1]))
+
+
+def _filled(places: pa.ChunkedArray) -> Indices:
+    """Places, one of them for each row that has none."""
+    filled: Indices = (places.fill_null(places.drop_null()[0]) if places.null_count else places).to_numpy()
+    return filled
 
 
 Step = Select | Where | Fetch
@@ -142,8 +219,13 @@ class ResultTime:
 def step(node: StepNode) -> Step:
     """The step that leads to a stream."""
     if isinstance(node, FetchNode):
-        return Fetch(node.fetched, tuple(node.columns.names))
+        return fetch_of(node)
     return Select(node.expressions) if isinstance(node, SelectNode) else Where(node.condition)
+
+
+def fetch_of(node: FetchNode) -> Fetch:
+    """The step that leads to a stream whose payload was missing."""
+    return Fetch(node.fetched, tuple(node.columns.names))
 
 
 Way = tuple[SourceNode | OperatorNode, tuple[Step, ...]]

@@ -2,8 +2,9 @@
 
 The place of a row is one number: that of a unit – a file, a row group of one, or a segment – and its row there. Units
 are numbered as epochs read them; records in the checkpoint say which they are. A unit of a file is decoded once a row
-of it is needed, into an Arrow file on a local disk, from which rows are taken by mapping it: that takes no private
-memory, and the second epoch that needs rows of a unit finds it there. A segment is mapped where it is.
+of it is needed, into a file on a local disk, from which rows are taken by mapping it: that takes no private memory, and
+the second epoch that needs rows of a unit finds it there. Its columns are one array each if they can be
+(`storage.arrays`), else Arrow's batches. A segment is mapped where it is.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import re
 import shutil
 import tempfile
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,6 +33,7 @@ from penstock.core.absent import absent
 from penstock.core.errors import SourceError, StateError
 from penstock.core.files import Files, Path, Sizes, Values, as_read, pruned
 from penstock.core.rows import Indices
+from penstock.storage.arrays import TooLongError, can_hold, map_arrays, size_on_disk, write_arrays
 from penstock.storage.files import find_folder, local_path
 from penstock.storage.records import Records
 from penstock.storage.scans import Portion, Texts, as_type, leaves_of, listed_files, portions, read_file, size_of
@@ -51,6 +54,9 @@ _RECORD = re.compile(r"(\d{12,})\.json")
 
 _ROWS = 32
 """Bits of a place that number rows of a unit."""
+
+_RUN = 16
+"""Rows of one unit in a row, in the mean, for which it pays to take them without sorting all."""
 
 _READ = 8_000_000
 """Bytes that are decoded at a time, at most."""
@@ -188,25 +194,36 @@ class Home:
     def fetch(self, places: Indices, paths: Sequence[Path], size: int = _READ) -> list[pa.Array | pa.ChunkedArray]:
         """Some columns, or fields of structs, of the rows at some places, in their order.
 
-        Units that are not decoded yet are, in pieces of about `size` bytes. Places that ascend are the fastest.
+        Units that are not decoded yet are, in pieces of about `size` bytes. Places whose units change seldom from one
+        to the next are the fastest.
         """
-        again: Indices | None = None
-        if (places[1:] < places[:-1]).any():
-            places, again = np.unique(places, return_inverse=True)
-        numbers, rows = places >> _ROWS, places & ((1 << _ROWS) - 1)
         wanted = self._columns(tuple(paths))
+        again: Indices | None = None
+        edges = _edges(unit_of(places))
+        few = len(edges) < len(places) // _RUN and self.in_any_order(places, paths)
+        if not few and (places[1:] < places[:-1]).any():
+            places, again = np.unique(places, return_inverse=True)
+            edges = _edges(unit_of(places))
+        numbers, rows = unit_of(places), places & ((1 << _ROWS) - 1)
         batches: list[pa.RecordBatch] = []
-        edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         for begin, end in pairwise(edges):
-            if begin < end:
-                number = int(numbers[begin])
-                opened = self._opened(number, wanted, min(_READ, size))
-                batches += opened.take(rows[begin:end], wanted, self.unit(number).portion.path)
+            number = int(numbers[begin])
+            opened = self._opened(number, wanted, size)
+            batches += opened.take(rows[begin:end], wanted, self.unit(number).portion.path)
         whole = pa.Table.from_batches(batches, schema=wanted)
         _WIDTHS[self.start, self.source, tuple(paths)] = whole.nbytes / max(1, whole.num_rows)
         if again is not None:
             whole = whole.combine_chunks().take(pa.array(again))
         return [_field(whole, path) for path in paths]
+
+    def in_any_order(self, places: Indices, paths: Sequence[Path]) -> bool:
+        """Whether rows at some places of a unit are found as fast in any order as in their own."""
+        plain = self.files.inside == "parquet" and can_hold(self._columns(tuple(paths)))
+        return plain and not self.unit(int(places[0]) >> _ROWS).segment
+
+    def open(self, number: int, paths: Sequence[Path], size: int = _READ) -> None:
+        """Decode some columns of a unit, if they are not yet: who fetches rows of it later need not wait for that."""
+        self._opened(number, self._columns(tuple(paths)), size)
 
     def width(self, paths: Sequence[Path]) -> float | None:
         """The bytes that some columns had in a row when this process fetched them last; None if it never has."""
@@ -222,7 +239,9 @@ class Home:
     def _opened(self, number: int, wanted: pa.Schema, size: int) -> _Mapped:
         """A unit, mapped; it has at least what is `wanted`."""
         unit = self.unit(number)
-        return _SEGMENTS.open(self, number, unit) if unit.segment else _DECODED.open(self, number, wanted, size)
+        if unit.segment:
+            return _SEGMENTS.open(self, number, unit)
+        return _DECODED.open(self, number, wanted, min(_READ, size))
 
     def unit(self, number: int) -> Unit:
         """The unit of a number."""
@@ -398,28 +417,52 @@ def forget_decoded(flow: str) -> None:
     _DECODED.forget(flow)
 
 
-class _Mapped:
-    """The rows of a unit as batches of a file that is mapped; it stays so if the file is deleted."""
+def unit_of(places: Indices) -> Indices:
+    """The numbers of the units that rows at some places are in."""
+    return places >> _ROWS
 
-    def __init__(self, path: str) -> None:
-        with pa.memory_map(path) as source, pa.ipc.open_file(source) as file:
-            self._batches = [file.get_batch(n) for n in range(file.num_record_batches)]
+
+def at_unit(numbers: Indices, places: Indices) -> Indices:
+    """Places of the same rows in units of other numbers."""
+    return (numbers << _ROWS) | (places & ((1 << _ROWS) - 1))
+
+
+def _edges(numbers: Indices) -> list[int]:
+    """Where runs of equal numbers begin, and where the last one ends."""
+    return [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)] if len(numbers) else [0]
+
+
+class _Mapped:
+    """The rows of a unit as batches that are mapped; they stay so if the file is deleted."""
+
+    def __init__(self, batches: list[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.in_any_order = len(batches) == 1
+        """Whether `take` takes rows in any order."""
         self._lengths = np.array([batch.num_rows for batch in self._batches], np.int64)
         self._ends = np.cumsum(self._lengths)
         self._selected: dict[pa.Schema, list[pa.RecordBatch]] = {}
 
+    @classmethod
+    def batches_of(cls, path: str) -> _Mapped:
+        """Those of an Arrow file."""
+        with pa.memory_map(path) as source, pa.ipc.open_file(source) as file:
+            return cls([file.get_batch(n) for n in range(file.num_record_batches)])
+
     def take(self, rows: Indices, wanted: pa.Schema, path: str) -> Iterator[pa.RecordBatch]:
-        """The rows at some ascending places, in the columns that are wanted; the unit is in the file at `path`."""
-        if rows[-1] >= (self._ends[-1] if self._batches else 0):
+        """The rows at some places, in the columns that are wanted; the unit is in the file at `path`.
+
+        Places ascend, unless they may be in any order.
+        """
+        if rows.max() >= (self._ends[-1] if self._batches else 0):
             raise SourceError(
                 f"Input file {path} has fewer rows than when it was read. Rows of it are in the state without their "
                 f"payload. Put the file back as it was, or write payload='row' and start with a new checkpoint folder."
             )
         batches = self._with(wanted, path)
-        numbers = np.searchsorted(self._ends, rows, "right")
+        numbers = np.zeros(len(rows), np.int64) if self.in_any_order else np.searchsorted(self._ends, rows, "right")
         where = pa.array(rows - (self._ends - self._lengths)[numbers])
-        edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(rows)]
-        for begin, end in pairwise(edges):
+        for begin, end in pairwise(_edges(numbers)):
             taken = batches[numbers[begin]].take(where.slice(begin, end - begin))
             yield taken if taken.schema == wanted else _as_wanted(taken, wanted)
 
@@ -485,50 +528,92 @@ def _ending(path: str, size: int) -> str:
 
 
 class _Decoded:
-    """Units as Arrow files on a local disk."""
+    """Units as files on a local disk."""
 
     def __init__(self) -> None:
-        self._mapped: OrderedDict[tuple[str, str, str, int, pa.Schema], _Mapped] = OrderedDict()
+        self._mapped: OrderedDict[_Key, _Mapped] = OrderedDict()
+        self._lock = threading.Lock()
+        self._decoding: dict[_Key, threading.Lock] = {}
 
     def open(self, home: Home, number: int, columns: pa.Schema, size: int) -> _Mapped:
-        """Some columns of a unit, mapped."""
+        """Some columns of a unit, mapped. Threads that ask for the same wait for the one that decodes it."""
         key = (home.flow, home.start, home.source, number, columns)
-        if key not in self._mapped:
-            self._mapped[key] = self._opened(home, number, columns, size)
-            while len(self._mapped) > _MAPPED:
-                self._mapped.popitem(last=False)
-        self._mapped.move_to_end(key)
-        return self._mapped[key]
+        with self._lock:
+            if key in self._mapped:
+                self._mapped.move_to_end(key)
+                return self._mapped[key]
+            alone = self._decoding.setdefault(key, threading.Lock())
+        with alone:
+            found = self._mapped.get(key) or self._opened(home, number, columns, size)
+            with self._lock:
+                self._mapped[key] = found
+                self._decoding.pop(key, None)
+                while len(self._mapped) > _MAPPED:
+                    self._mapped.popitem(last=False)
+        return found
 
     def forget(self, flow: str) -> None:
         """Delete what was decoded for a flow."""
-        for key in [key for key in self._mapped if key[0] == flow]:
-            del self._mapped[key]
+        with self._lock:
+            for key in [key for key in self._mapped if key[0] == flow]:
+                del self._mapped[key]
         shutil.rmtree(_folder(flow), ignore_errors=True)
 
     def _opened(self, home: Home, number: int, columns: pa.Schema, size: int) -> _Mapped:
         unit = home.unit(number)
         what = hashlib.sha1(columns.serialize().to_pybytes() + repr(unit).encode())
-        path = f"{_folder(home.flow)}/{number}-{what.hexdigest()}.arrow"
-        if not os.path.exists(path):
+        path = f"{_folder(home.flow)}/{number}-{what.hexdigest()}"
+        if not (found := _found(path)):
             _make_folder(os.path.dirname(path))
             with _alone(f"{path}.lock"):
-                if not os.path.exists(path):
-                    self._decode(path, home, unit, columns, size)
+                found = _found(path) or self._decode(path, home, unit, columns, size)
         with suppress(OSError):
-            os.utime(path)
-        return _Mapped(path)
+            os.utime(found)
+        return _Mapped([map_arrays(found, columns)]) if found.endswith(_ARRAYS) else _Mapped.batches_of(found)
 
-    def _decode(self, path: str, home: Home, unit: Unit, columns: pa.Schema, size: int) -> None:
-        portion = unit.portion
+    def _decode(self, path: str, home: Home, unit: Unit, columns: pa.Schema, size: int) -> str:
+        """Decode a unit; into which file."""
         unit.check()
         _make_room(os.path.dirname(path))
-        draft = f"{path}.draft"
-        with pa.OSFile(draft, "wb") as sink, pa.ipc.new_file(sink, columns) as writer:
-            for piece in read_file(home.files, portion.path, columns, size, portion.group, portion.values):
-                writer.write_table(piece.combine_chunks())
+        draft, rows = f"{path}.draft", _rows_of(home.files, unit.portion) if can_hold(columns) else None
+        end = _BATCHES if rows is None else _ARRAYS
+        if rows is not None:
+            try:
+                write_arrays(draft, columns, rows, _pieces(home, unit, columns, size))
+            except TooLongError:
+                end = _BATCHES
+        if end == _BATCHES:
+            with pa.OSFile(draft, "wb") as sink, pa.ipc.new_file(sink, columns) as writer:
+                for piece in _pieces(home, unit, columns, size):
+                    writer.write_table(piece.combine_chunks())
         unit.check()
-        os.replace(draft, path)
+        os.replace(draft, f"{path}{end}")
+        return f"{path}{end}"
+
+
+_Key = tuple[str, str, str, int, pa.Schema]
+"""A flow and its start, a source, a unit and its columns."""
+
+_ARRAYS, _BATCHES = ".arrays", ".arrow"
+"""How names of decoded units end."""
+
+
+def _found(path: str) -> str | None:
+    """The file of a unit that is decoded, if there is one."""
+    return next((f"{path}{end}" for end in (_ARRAYS, _BATCHES) if os.path.exists(f"{path}{end}")), None)
+
+
+def _pieces(home: Home, unit: Unit, columns: pa.Schema, size: int) -> Iterator[pa.Table]:
+    portion = unit.portion
+    return read_file(home.files, portion.path, columns, size, portion.group, portion.values)
+
+
+def _rows_of(files: Files, portion: Portion) -> int | None:
+    """How many rows a unit has, if that is known before it is read."""
+    system, place = find_folder(portion.path)
+    if files.inside != "parquet" or portion.group is None:
+        return None
+    return int(pq.read_metadata(place, filesystem=system).row_group(portion.group).num_rows)
 
 
 _DECODED = _Decoded()
@@ -566,7 +651,7 @@ class _Segments:
         else:
             check_segment(uri)
         try:
-            return _Mapped(path)
+            return _Mapped.batches_of(path)
         except (pa.ArrowInvalid, OSError) as broken:
             raise StateError.corrupt(uri, str(broken)) from broken
 
@@ -615,12 +700,12 @@ def _alone(path: str) -> Iterator[None]:
 
 def _make_room(folder: str) -> None:
     """Delete the decoded units that were not used for longest, until there is room for another."""
-    files = [entry for entry in os.scandir(folder) if entry.name.endswith(".arrow")]
-    held = sum(entry.stat().st_size for entry in files)
+    files = [entry for entry in os.scandir(folder) if entry.name.endswith((_ARRAYS, _BATCHES))]
+    held = sum(size_on_disk(entry.stat()) for entry in files)
     limit = min(_DISK, (held + shutil.disk_usage(folder).free) // 2)
     for entry in sorted(files, key=lambda each: each.stat().st_mtime):
         if held <= limit:
             return
-        held -= entry.stat().st_size
+        held -= size_on_disk(entry.stat())
         with suppress(OSError):
             os.unlink(entry.path)
