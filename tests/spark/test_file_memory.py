@@ -90,16 +90,13 @@ def test_private_memory_stays_within_the_share_wherever_an_epoch_runs(
 def test_f05_private_memory_stays_within_the_share_while_payload_is_left_behind(
     spark, tmp_path, payload, frames, place, record_property, monkeypatch
 ):
-    """Rows would take 8 times the budget; in state they have keys, times and places, and results get the rest.
-
-    They have 3 KB of payload, and 1 KB where the driver reads it from files.
-    """
+    """Rows would take 8 times the budget; in state they have keys, times and places, and results get the rest."""
     monkeypatch.setattr(Placement, "choose", lambda self, nbytes: (place, "said"))
-    wide = WIDE if payload == "source" and place == "driver" else VERY_WIDE
-    rows = int(8 * MEMORY / 2 / (wide + 40))
-    feeds = two_streams(tmp_path / "big", rows, EPOCHS, wide)
+    rows = int(8 * MEMORY / 2 / (VERY_WIDE + 40))
+    feeds = two_streams(tmp_path / "big", rows, EPOCHS, VERY_WIDE)
     for name in ("warm", "warmer"):
-        run(spark, tmp_path / name, two_streams(tmp_path / name, 2_000_000 // wide, EPOCHS, wide), frames, payload)
+        few_rows = two_streams(tmp_path / name, 2_000_000 // VERY_WIDE, EPOCHS, VERY_WIDE)
+        run(spark, tmp_path / name, few_rows, frames, payload)
     gc.collect()
     # Where the driver joins, tasks still write the segments of DataFrames.
     measured = [private_memory] if place == "tasks" or frames else []
@@ -108,7 +105,7 @@ def test_f05_private_memory_stays_within_the_share_while_payload_is_left_behind(
     if place == "driver":
         # The driver also builds the flow and talks to Spark: what that takes shows with a few rows.
         with watched(drivers_memory) as few:
-            few_rows = two_streams(tmp_path / "few", 10 * EPOCHS, EPOCHS, wide)
+            few_rows = two_streams(tmp_path / "few", 10 * EPOCHS, EPOCHS, VERY_WIDE)
             run(spark, tmp_path / "few", few_rows, frames, payload)
         baselines[drivers_memory] = few[0]
     with ExitStack() as stack:
@@ -119,4 +116,5 @@ def test_f05_private_memory_stays_within_the_share_while_payload_is_left_behind(
     for memory in measured:
         above = most[memory][0] - baselines[memory]
         record_property(f"{memory.__name__}_above_baseline", above)
+        print(memory.__name__, round(above / SHARE, 3), "x share", SHARE)
         assert above <= 1.25 * SHARE, f"{memory.__name__}: {above / SHARE:.2f} × the share"

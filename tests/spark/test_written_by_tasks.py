@@ -186,3 +186,19 @@ def test_times_have_one_type_in_files_wherever_their_epoch_ran(spark, tmp_path, 
         found = [pq.read_table(path) for path in sorted((tmp_path / name).glob("epoch=*/*.parquet"))]
         assert {table.schema.field("x").type for table in found} == {pa.timestamp("us", "UTC")}
         assert pa.concat_tables(found, promote_options="default").column("x").to_pylist() == [moment] * count
+
+
+def test_tasks_count_the_rows_that_a_sink_drops(spark, tmp_path, place):
+    flow, left, right = streams(spark, tmp_path, place)
+    joined = left.join(right, on="k", within=pk.band(before=3, after=3), where="l.t <> r.t")
+    joined.where("k < 4").to_format("noop")
+    expected = sum(one["t"] != other["t"] and one["k"] < 4 for one, other in pairs())
+    assert flow.run().progress().rows_out == expected
+
+
+def test_a_step_that_fails_before_rows_are_dropped_is_told(spark, tmp_path, place):
+    flow, left, right = streams(spark, tmp_path, place)
+    joined = left.join(right, on="k", within=pk.band(before=3, after=3))
+    joined.select("k", "CAST(a AS INT) AS number").to_format("noop")
+    with pytest.raises(pk.PenstockError, match="number.*'a1'|'a1'.*INT"):
+        flow.run()

@@ -69,9 +69,9 @@ from penstock.spark.layout import (
     where_pairs,
     with_payload,
 )
-from penstock.spark.onward import Give, Onward, Then, Write
+from penstock.spark.onward import Count, Give, Onward, Then, Write
 from penstock.spark.placing import PlaceTask
-from penstock.spark.sinks import deliver, deliver_counted, deliver_written, writes_here
+from penstock.spark.sinks import deliver, deliver_counted, deliver_dropped, deliver_written, drops, writes_here
 from penstock.spark.source_rows import SourceRows
 from penstock.spark.task import ShardTask
 from penstock.spark.types import (
@@ -221,6 +221,9 @@ class EpochFrames:
                 write = partial(self._written, node, rows)
                 self._delivered[node] = deliver_written(sink, write, self._columns_of(node), self._plan.epoch)
                 continue
+            if drops(sink) and self._goes_on_in_tasks(node):
+                self._delivered[node] = deliver_dropped(sink, partial(self._counted, node, rows), self._plan.epoch)
+                continue
             stream = self._stream(node, rows)
             if node in self._delivered or not any(map(_changes_number, edges(node))):
                 deliver(sink, stream, self._plan.epoch)
@@ -259,6 +262,13 @@ class EpochFrames:
         write = Write(steps, self._columns_of(node), folder)
         found = self._sent_on(root, rows, write).collect()
         return [(file, count) for file, count in found]
+
+    def _counted(self, node: Node, rows: DataFrame) -> int:
+        """How many rows of a stream tasks have made."""
+        ((root, steps),) = ways_to(node)
+        if not isinstance(root, OperatorNode):
+            raise TypeError(root)
+        return sum(count for (count,) in self._sent_on(root, rows, Count(steps)).collect())
 
     def _sent_on(self, node: OperatorNode, rows: DataFrame, then: Then) -> DataFrame:
         """An operator at work, and what its tasks do with the results."""

@@ -1,6 +1,7 @@
 """What a task does with the results of its shard without a way back through Spark's rows.
 
-It writes them to a Parquet file, or cuts them by shard of the next operator and sends them there as blobs.
+It writes them to a Parquet file, counts those that a sink drops, or cuts them by shard of the next operator and sends
+them there as blobs.
 """
 
 from __future__ import annotations
@@ -69,6 +70,19 @@ class Write:
         if writer is not None:
             writer.close()
             yield pa.RecordBatch.from_pydict({"file": [path], "rows": [rows]})
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Count them, once they have their payload and all, for a sink that lets them go."""
+
+    steps: tuple[Step, ...]
+    declared: str = "rows long"
+
+    def take(self, results: Iterator[pa.Table], share: int) -> Iterator[pa.RecordBatch]:
+        """Count."""
+        made = (part for result in results for part in in_pieces(self.steps, result, share // _FETCHED))
+        yield pa.RecordBatch.from_pydict({"rows": [sum(part.num_rows for part in made)]})
 
 
 @dataclass(frozen=True, slots=True)
