@@ -17,12 +17,12 @@ def test_wide_rows_of_which_few_become_results_leave_payload_behind():
 
 @pytest.mark.parametrize(("joins", "late"), [(0, False), (1, True)])
 def test_before_anything_is_known_payload_stays_where_it_would_be_sent_on(joins, late):
-    assert HomePilot("auto", width=1000, joins=joins).late == late
+    assert HomePilot("auto", width=60, joins=joins).late == late
 
 
 @pytest.mark.parametrize(("joins", "results"), [(0, 0), (1, 20_000)])
 def test_the_first_epoch_is_gone_by_at_once(joins, results):
-    pilot = HomePilot("auto", width=1000, joins=joins)
+    pilot = HomePilot("auto", width=80, joins=joins)
     before = pilot.late
     pilot.learn(rows=1000, partials=0, results=results)
     assert pilot.late != before

@@ -13,20 +13,20 @@ from typing import NamedTuple
 from penstock.core.files import Payload
 from penstock.planner.multi_way.switching import Switching
 
-_BROUGHT = 9e-9
-"""Seconds to decode, send and keep a byte of payload that travels: `benchmarks/multi_way_costs.py`;"""
+_BROUGHT = 6e-9
+"""Seconds to decode, send and keep a byte of payload that travels: between what the driver takes and what tasks do;"""
 
-_SENT = 6e-9
+_SENT = 4e-9
 """to send and keep it once more with a partial result;"""
 
-_FETCHED = 6e-9
+_FETCHED = 3e-9
 """to decode a byte that stayed, and to keep it where rows are found by their number;"""
 
-_FOUND = 3e-7
-"""to find one row of a result so,"""
+_FOUND = 1.5e-7
+"""to put a row of a result in order and find its payload so,"""
 
-_TAKEN = 1.2e-9
-"""and to take a byte of it: `benchmarks/multi_way.py`, wide rows with several results each, late less early."""
+_TAKEN = 1e-10
+"""and to take a byte of it, beyond what a join takes that copies it from rows in state: `benchmarks/multi_way.py`."""
 
 _GUESSED = 0.25
 """How much less it must be predicted to cost to stay before anything is known: rows in state keep what was guessed."""
@@ -60,7 +60,7 @@ class HomePilot:
     >>> pilot = HomePilot("auto", width=3000, joins=1)
     >>> pilot.late, pilot.costs(rows=1000, partials=1000, results=10)["source"] < 0.01
     (True, True)
-    >>> HomePilot("auto", width=70, joins=1).late, HomePilot("auto", width=3000).late
+    >>> HomePilot("auto", width=30, joins=1).late, HomePilot("auto", width=60).late
     (False, False)
     """
 
