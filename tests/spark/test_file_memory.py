@@ -116,5 +116,4 @@ def test_f05_private_memory_stays_within_the_share_while_payload_is_left_behind(
     for memory in measured:
         above = most[memory][0] - baselines[memory]
         record_property(f"{memory.__name__}_above_baseline", above)
-        print(memory.__name__, round(above / SHARE, 3), "x share", SHARE)
         assert above <= 1.25 * SHARE, f"{memory.__name__}: {above / SHARE:.2f} × the share"
