@@ -97,3 +97,8 @@ def test_rows_that_are_missing_are_noticed(tmp_path):
 @pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.struct({"a": pa.int64()}), pa.large_string(), pa.null()])
 def test_other_types_are_not_held(kind):
     assert not can_hold(pa.schema({"n": pa.int64(), "other": kind}))
+
+
+def test_of_texts_there_may_be_so_many():
+    assert can_hold(pa.schema({f"c{n}": pa.string() for n in range(64)} | {f"n{n}": pa.int8() for n in range(999)}))
+    assert not can_hold(pa.schema({f"c{n}": pa.string() for n in range(65)}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections import Counter
@@ -122,6 +123,15 @@ def test_many_rows_come_back_in_any_order_from_arrays_and_batches(home, longest,
         assert text.to_pylist() == [f"row {n}" for n in order]
     found = {name.rpartition(".")[2] for name in os.listdir(payload._folder(home.flow))} - {"lock"}
     assert found == ({"arrays"} if longest == 1 << 31 else {"arrays", "arrow"})
+
+
+def test_where_files_may_not_have_holes_units_are_batches(home, monkeypatch):
+    def refused(*_):
+        raise OSError(errno.EFBIG, "File too large")
+
+    monkeypatch.setattr(payload, "write_arrays", refused)
+    home.note(0, [(path, ()) for path in paths(home)])
+    assert home.fetch(np.array([7, 3]), [("text",)])[0].to_pylist() == ["row 7", "row 3"]
 
 
 def test_threads_that_ask_for_the_same_unit_decode_it_once(home, monkeypatch):

@@ -21,6 +21,10 @@ _LONGEST = 1 << 31
 """Bytes that the texts of a column must stay below: their offsets have 32 bits."""
 
 
+_TEXTS = 64
+"""Columns of texts at most: each is mapped by itself, and a process has so many maps only."""
+
+
 class TooLongError(Exception):
     """The texts of a column take more than one array can hold."""
 
@@ -34,12 +38,14 @@ class _Place(NamedTuple):
 
 
 def can_hold(columns: pa.Schema) -> bool:
-    """Whether all columns are numbers, times and texts.
+    """Whether all columns are numbers, times and texts, and of texts not too many.
 
     >>> can_hold(pa.schema({"n": pa.int64(), "s": pa.string()})), can_hold(pa.schema({"l": pa.list_(pa.int64())}))
     (True, False)
     """
-    return all(_is_text(kind) or _width(kind) is not None for kind in columns.types)
+    return sum(map(_is_text, columns.types)) <= _TEXTS and all(
+        _is_text(kind) or _width(kind) is not None for kind in columns.types
+    )
 
 
 def write_arrays(path: str, columns: pa.Schema, rows: int, pieces: Iterable[pa.Table]) -> None:

@@ -580,7 +580,7 @@ class _Decoded:
         if rows is not None:
             try:
                 write_arrays(draft, columns, rows, _pieces(home, unit, columns, size))
-            except TooLongError:
+            except (TooLongError, OSError):  # such as of a file system that has no holes, or a limit on sizes of files
                 end = _BATCHES
         if end == _BATCHES:
             with pa.OSFile(draft, "wb") as sink, pa.ipc.new_file(sink, columns) as writer:
