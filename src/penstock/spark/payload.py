@@ -130,7 +130,7 @@ def _refuse_other_files(checkpoint: Checkpoint, sources: Sequence[SourceNode]) -
 def _asked(source: SourceNode, homes: Mapping[SourceNode, Payload]) -> Payload:
     """Where payload of a source is to be; of a DataFrame, whose rows are not read again, it travels unless told.
 
-    Those of Parquet files could be: a scan without the payload takes a tenth of the time, and `_metadata` has the
+    Those of Parquet files could be: a scan without the payload takes a quarter of the time, and `_metadata` has the
     places (`benchmarks/frame_places.py`). But the scan is fixed when the query starts, so that `auto` could not choose.
     """
     asked = homes.get(source, source.payload)
