@@ -43,3 +43,17 @@ def test_other_remainders_are_computed_by_duckdb(text, rows):
 def test_there_is_no_remainder_by_zero(rows):
     with pytest.raises(FlowError):
         evaluate.select(rows, ["n % 0 AS r"])
+
+
+@given(
+    st.lists(st.tuples(*[st.none() | st.integers(-3, 3)] * 2)),
+    st.sampled_from(["n > 0", "n <= 1 AND i <> 2", "n IS NULL", "n % 2 = 1", "(i IS NOT NULL)"]),
+    st.sampled_from(["n", "i", "7", "-7"]),
+)
+def test_numbers_where_a_condition_holds_are_those_that_duckdb_gives(pairs, condition, then):
+    n, i = ([pair[side] for pair in pairs] for side in (0, 1))
+    rows = pa.table({"n": pa.array(n, pa.int64()), "i": pa.array(i, pa.int32())})
+    both = [f"CASE WHEN {condition} THEN {then} END AS a", f"CASE WHEN {condition} OR false THEN {then} END AS b"]
+    found = evaluate.select(rows, both)
+    assert found.schema.field("a").type == found.schema.field("b").type
+    assert found.column("a").to_pylist() == found.column("b").to_pylist()

@@ -28,7 +28,7 @@ from penstock.flow.failures import in_a_line
 if TYPE_CHECKING:
     from sqlglot import exp
 
-    from penstock.expressions.native import Condition
+    from penstock.expressions.native import Computation
 
 _ROW = "__row"
 """A column without values: there are as many rows as given even where no expression names a column of theirs."""
@@ -200,7 +200,7 @@ class _Computed:
     """Whether it may be several columns, as ``struct.*`` is."""
     repeated: _Repeated | None = None
     """What it is enough to compute it once for."""
-    native: Condition | None = None
+    native: Computation | None = None
     """How it is computed without DuckDB, if it can be."""
 
 
@@ -324,11 +324,11 @@ class _Columns:
                 return None
         return _Repeated(frozenset(texts), frozenset(moments)) if texts or moments else None
 
-    def native(self, tree: exp.Expression) -> Condition | None:
+    def native(self, tree: exp.Expression) -> Computation | None:
         """How a value is computed without DuckDB, if it can be."""
         from penstock.expressions import native
 
-        return native.remainder(tree, self._schema, self.place)
+        return native.value(tree, self._schema, self.place)
 
     def bound(self, tree: exp.Expression, written: str, find: Find) -> _Computed:
         """A parsed expression over these columns."""

@@ -1,4 +1,5 @@
-"""What is computed here as Spark does: comparisons of integers and texts with literals, null or not, AND, remainders.
+"""What is computed here as Spark does: comparisons of integers and texts with literals, null or not, AND; remainders;
+and whole numbers where such a condition holds.
 
 Everything else goes through DuckDB, which costs a copy of the columns that it names.
 """
@@ -18,7 +19,10 @@ from penstock.expressions.view import View
 Find = Callable[[Sequence[str]], tuple[str, tuple[str, ...]]]
 """A dotted name to the column that it means, and the fields in that."""
 
-Condition = Callable[[View], pa.ChunkedArray]
+Computation = Callable[[View], pa.ChunkedArray]
+"""A value for each row."""
+
+Condition = Computation
 """For each row whether a condition holds, or null."""
 
 _COMPARISONS: Mapping[type[exp.Expression], str] = {
@@ -55,14 +59,40 @@ def condition(tree: exp.Expression, columns: pa.Schema, find: Find) -> Condition
     return None if name is None else _compared(tree, name, columns, find)
 
 
-def remainder(tree: exp.Expression, columns: pa.Schema, find: Find) -> Condition | None:
-    """How the remainder of whole numbers by a literal is computed; None if it is something else.
+def value(tree: exp.Expression, columns: pa.Schema, find: Find) -> Computation | None:
+    """How a value is computed of some columns; None if that is left to DuckDB.
 
     >>> from sqlglot import parse_one
     >>> rows = pa.table({"n": [7, -7, None]})
-    >>> remainder(parse_one("n % 4"), rows.schema, lambda parts: (parts[0], ()))(View.of(rows)).to_pylist()
-    [3, -3, None]
+    >>> made = (value(parse_one(text), rows.schema, lambda parts: (parts[0], ())) for text in
+    ...     ("n % 4", "CASE WHEN n > 0 THEN n END"))
+    >>> [each(View.of(rows)).to_pylist() for each in made]
+    [[3, -3, None], [7, None, None]]
     """
+    return _remainder(tree, columns, find) or _where_it_holds(tree, columns, find)
+
+
+def _where_it_holds(tree: exp.Expression, columns: pa.Schema, find: Find) -> Computation | None:
+    """A whole number, or a column of them, in rows for which a condition holds; null in the others."""
+    if not isinstance(tree, exp.Case) or tree.this is not None or tree.args.get("default") is not None:
+        return None
+    if len(tree.args["ifs"]) != 1:
+        return None
+    (branch,) = tree.args["ifs"]
+    holds, then = condition(branch.this, columns, find), branch.args["true"]
+    if holds is None:
+        return None
+    if not isinstance(then, exp.Column):
+        number = _literal(then, pa.int32(), texts=False)
+        return None if number is None else lambda rows: pc.if_else(holds(rows), number, None)
+    place = _place(then, find)
+    if place is None or not pa.types.is_signed_integer(_kind(place, columns)):
+        return None
+    return lambda rows: pc.if_else(holds(rows), rows.column(*place).plain(), None)
+
+
+def _remainder(tree: exp.Expression, columns: pa.Schema, find: Find) -> Computation | None:
+    """The remainder of whole numbers by a literal."""
     if not isinstance(tree, exp.Mod) or not isinstance(tree.this, exp.Column):
         return None
     place = _place(tree.this, find)
@@ -99,7 +129,7 @@ def _null(tree: exp.Is, find: Find, test: str) -> Condition | None:
 
 
 def _compared(tree: exp.Expression, name: str, columns: pa.Schema, find: Find) -> Condition | None:
-    left = remainder(tree.this, columns, find)
+    left = _remainder(tree.this, columns, find)
     if left is not None:
         value = _literal(tree.expression, pa.int64(), texts=False)
         return None if value is None else lambda rows: getattr(pc, name)(left(rows), value)
