@@ -87,7 +87,7 @@ def dwithin(left: Columns, right: Columns | None = None, *, distance: float, cel
     """Join rows whose boxes or geometries are at most `distance` apart, as `intersects` does.
 
     Distances are those of the plane, in the unit of the coordinates. Of two boxes: with dx and dy, in float64, how far
-    apart they are along each axis, dx·dx + dy·dy is at most `distance` squared.
+    apart they are along each axis, dx·dx + dy·dy is at most `distance` squared; at distance 0, both are 0.
 
     >>> dwithin("box", distance=2.5)
     dwithin(box, distance=2.5)
