@@ -23,11 +23,14 @@ from penstock.kernels.vectors import Matrix, Points, squared_distances
 _BLOCK = 1 << 19
 """Pairs in one product at most: more would not stay in the cache until they are looked through."""
 
-_LEAST, _LEAST_NUMBERS = 1024, 4096
+_LEAST, _LEAST_NUMBERS = 1 << 13, 1 << 14
 """Pairs in one product and numbers of either side that are never cut further, however little room there is."""
 
-_PAIR = 64
-"""Bytes that a pair takes in a block: its product, whether it is near enough, where it is, and what that is cut by."""
+_PAIR = 16
+"""Bytes that a pair takes in a block: its product, whether it may be near, and what is needed for those that may."""
+
+_LIKELY = 8
+"""Of a block's pairs, one in so many are looked at together that may be near: where they are, and how sure that is."""
 
 _CONVERTED = 1 << 16
 """Numbers that are brought to float32 at a time, and about as many in float64 are compared at a time."""
@@ -145,8 +148,8 @@ def _all_pairs(
                 down = max(1, min(some.size, sizes.pairs // across))
                 for a in _cut(some, down):
                     for b in _cut(those, across):
-                        found = scale.candidates(left, a, right, b)
-                        yield from _verified(ours, mine, theirs, others, found, radius)
+                        for found in scale.candidates(left, a, right, b, max(1, sizes.pairs // _LIKELY)):
+                            yield from _verified(ours, mine, theirs, others, found, radius)
 
 
 def _verified(
@@ -205,20 +208,23 @@ class _Scale:
         """Relative to the sum of two squares, what a product may be wrong by."""
         return 3 * (self.order.size + 18) * float(np.finfo(self.kind).eps)
 
-    def candidates(self, left: _Factor, a: Indices, right: _Factor, b: Indices) -> tuple[Indices, Indices, Mask]:
-        """The pairs of some rows that may be near, and which of them certainly are."""
+    def candidates(
+        self, left: _Factor, a: Indices, right: _Factor, b: Indices, most: int
+    ) -> Iterator[tuple[Indices, Indices, Mask]]:
+        """The pairs of some rows that may be near, at `most` so many at a time, and which of them certainly are."""
         if self.blind:
-            i, j = np.repeat(a, b.size), np.tile(b, a.size)
-            return i, j, np.zeros(i.size, np.bool_)
+            for some in _cut(np.arange(a.size * b.size), most):
+                yield a[some // b.size], b[some % b.size], np.zeros(some.size, np.bool_)
+            return
         products = left.rows[a] @ right.rows[b].T
-        found = np.flatnonzero(products <= self.limit)
-        row, column = np.divmod(found, b.size)
-        i, j = a[row], b[column]
-        if not self.whole:
-            return i, j, np.zeros(i.size, np.bool_)
-        spread = 2 * self.error * (left.squares[i] + right.squares[j])
-        sure: Mask = products.ravel()[found] + spread <= self.limit * (1 - 4 * _ROUNDING)
-        return i, j, sure
+        for found in _cut(np.flatnonzero(products <= self.limit), most):
+            row, column = np.divmod(found, b.size)
+            i, j = a[row], b[column]
+            if self.whole:
+                spread = 2 * self.error * (left.squares[i] + right.squares[j])
+                yield i, j, products.ravel()[found] + spread <= self.limit * (1 - 4 * _ROUNDING)
+            else:
+                yield i, j, np.zeros(i.size, np.bool_)
 
 
 class _Factor(NamedTuple):

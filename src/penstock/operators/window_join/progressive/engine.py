@@ -57,8 +57,8 @@ _MOST = 0.3
 _MATCHING = 112
 """Bytes that sorting and matching one arrival takes besides its own."""
 
-_PIECE = 16
-"""Arrivals probe and enter memory in pieces of at most this part of it."""
+_PIECE, _LARGE_PIECE = 16, 4
+"""Arrivals probe and enter memory in pieces of at most this part of it; where they meet all that is there, of that."""
 
 _READ_TOGETHER = 8192
 """Rows up to which pages are read into one batch."""
@@ -185,7 +185,8 @@ class ProgressiveJoin:
             return
         each = self._row or rows.nbytes / rows.num_rows
         room = self._budget.room / 4 / (rows.nbytes / rows.num_rows + _MATCHING)
-        size = max(1, int(min(self._memory / _PIECE / each, room)))
+        parts = _LARGE_PIECE if self._crosses else _PIECE
+        size = max(1, int(min(self._memory / parts / each, room)))
         for start in range(0, rows.num_rows, size):
             piece = rows.slice(start, size)
             yield piece.take(pa.array(page_order(hashes_of(piece), times_of(piece))))
