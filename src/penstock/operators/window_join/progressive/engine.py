@@ -514,14 +514,15 @@ class ProgressiveJoin:
         self._asleep = []
         self._clock += 1
         waking: tuple[list[Page], list[Page]] = ([], [])
+        rows = size = 0
         for page in pages:
-            side, here = self.sides[page.kind], sum(each.nbytes for some in waking for each in some)
-            size = self._row and self._row * (page.rows + sum(each.rows for some in waking for each in some))
-            if self._policy.flushes and self._over(size, page.nbytes + here) > 0:
+            more = self._row and self._row * (rows + page.rows)
+            if self._policy.flushes and self._over(more, size + page.nbytes) > 0:
                 left = replace(page, log=replace(log_of(page), left=self._clock))
-                side.listed(self._partition_of(page)).append(left)
+                self.sides[page.kind].listed(self._partition_of(page)).append(left)
             else:
                 waking[page.kind].append(page)
+                rows, size = rows + page.rows, size + page.nbytes
         for side, some in zip(self.sides, waking, strict=True):
             for group in self._together(some):
                 self._policy.resident[side.port] += np.bincount(side.load(group), minlength=self._partitions)
@@ -529,11 +530,13 @@ class ProgressiveJoin:
     def _together(self, pages: Sequence[Page]) -> Iterator[list[Page]]:
         """Pages that are brought to memory at a time, as there is room for their copies."""
         group: list[Page] = []
+        size = 0
         for page in pages:
-            if group and 8 * (page.nbytes + sum(each.nbytes for each in group)) > self._budget.room:
+            if group and 8 * (size + page.nbytes) > self._budget.room:
                 yield group
-                group = []
+                group, size = [], 0
             group.append(page)
+            size += page.nbytes
         if group:
             yield group
 
