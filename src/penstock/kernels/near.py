@@ -35,6 +35,9 @@ _LIKELY = 8
 _CONVERTED = 1 << 16
 """Numbers that are brought to float32 at a time, and about as many in float64 are compared at a time."""
 
+_GATHERED = 1 << 12
+"""Pairs that are given at a time, at least, but for the last."""
+
 _FEW_NUMBERS = 1 << 13
 """So many numbers at most are compared at once, without looking for what is near: what that takes is fixed."""
 
@@ -97,7 +100,31 @@ def near_pairs(
     if ours[0].size * theirs[0].size * ours[1].dimensions <= _FEW_NUMBERS:
         yield from _compared(ours, theirs, radius)
         return
-    sizes = Sizes.of(ours[1].dimensions, room)
+    yield from _gathered(_in_blocks(ours, theirs, grid, radius, Sizes.of(ours[1].dimensions, room)))
+
+
+def _gathered(pairs: Iterator[tuple[Indices, Indices]]) -> Iterator[tuple[Indices, Indices]]:
+    """The same pairs, few at a time as they are found, many at a time."""
+    held: list[tuple[Indices, Indices]] = []
+    count = 0
+    for some in pairs:
+        held.append(some)
+        count += some[0].size
+        if count >= _GATHERED:
+            yield _joined(held)
+            held, count = [], 0
+    if held:
+        yield _joined(held)
+
+
+def _joined(pairs: list[tuple[Indices, Indices]]) -> tuple[Indices, Indices]:
+    i, j = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    return i, j
+
+
+def _in_blocks(
+    ours: tuple[Hashes, Points], theirs: tuple[Hashes, Points], grid: Grid, radius: Radius, sizes: Sizes
+) -> Iterator[tuple[Indices, Indices]]:
     for first, other in shared_sites(ours[0], theirs[0]):
         for i, j in near_blocks(grid, ours[0][first] & _CODE, theirs[0][other] & _CODE, sizes.pairs):
             yield from _all_pairs(ours[1], i + first.start, theirs[1], j + other.start, radius, sizes)
