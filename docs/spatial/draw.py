@@ -65,7 +65,7 @@ def _boxes() -> Iterator[str]:
             yield _rect(box, f'fill="{colour}" fill-opacity="0.12" stroke="{colour}" stroke-width="2"{dash}')
             copies = TILES.touched([np.array([side]) for side in box])[0].size
             said = "1 site" if copies == 1 else f"{copies} sites"
-            yield _text(box[0] + 0.05, box[3] - 0.17, f"{name} {number}: {said}", colour, 13)
+            yield _text(box[0] + 0.05, box[3] - 0.17, f"{name} {number}: {said}", colour, 11)
 
 
 def _corners() -> Iterator[str]:
@@ -76,8 +76,8 @@ def _corners() -> Iterator[str]:
 
 
 def _legend(height: int) -> Iterator[str]:
-    said = "A dot is the top left corner of what two boxes have in common: the pair comes out at the site of its cell."
-    yield f'<text x="4" y="{height + 26}" font-size="14" fill="#222">{said}</text>'
+    said = "A dot is the top left corner of what two boxes share: the pair comes out at the site of its cell."
+    yield f'<text x="4" y="{height + 26}" font-size="12" fill="#222">{said}</text>'
 
 
 def _down(y: float) -> float:

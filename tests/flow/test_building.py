@@ -92,7 +92,7 @@ def test_memory_must_be_a_size(memory):
         ({"on": "order"}, r"on='order' is not a column of this stream\. Did you mean 'order_id'\?"),
         ({"on": {"order_id": "zzz"}}, r"on='zzz' is not a column of this stream\. Its columns are"),
         ({"on": []}, r"on=\[\] names no key\. Write on='order_id', or a list of columns"),
-        ({"on": 3}, r"on=3 names no columns\. Write on='order_id', a list of columns, or on={'ours': 'theirs'}"),
+        ({"on": 3}, r"on=3 names no columns\. Write on='order_id', a list of columns, on={'ours': 'theirs'}"),
         ({"on": [("order_id", "order_id")]}, r"on=\[\('order_id', 'order_id'\)\] names no columns"),
         ({"on": "t"}, r"on='t' is the time column, which within= compares\. Leave it out of on=\.$"),
         (
@@ -426,7 +426,7 @@ def test_two_sinks_of_one_path_are_refused(orders, tmp_path):
         ({"shed": None}, r"shed=None is not a way to shed load\. Write shed='considering', .* or pk\.Shedding\("),
         ({"shed": True}, r"shed=True is not a way to shed load"),
         ({"shed": pk.Shedding("keep", to=5)}, r"to=5 is not a folder for what is put aside\. Write its path or URI"),
-        ({"on": None}, r"on=None names no columns\. Write on='order_id', a list .*, or on={'ours': 'theirs'}"),
+        ({"on": None}, r"on=None names no columns\. Write on='order_id', a list .*, on={'ours': 'theirs'}"),
         ({"method": ["inlj"]}, r"method=\['inlj'\] is not one of auto, broadcast, inlj"),
         ({"name": 5}, r"name=5 is not text\. Write a name in quotes"),
         ({"suffix": 5}, r"suffix=5 is not text\. Write what to append to a name that is taken, as '_right'"),

@@ -324,3 +324,12 @@ class TestChains:
         both = streams["li"].join(streams["o"], on="ok", within=pk.always()).where("ok > 3")
         both.join(streams["s"], on="sk", within=pk.always(), suffix="_s").to_memory()
         assert "one join" not in str(flow.run().explain())
+
+
+def test_joins_of_different_windows_are_not_one_whatever_their_methods():
+    """A chain was asked whether it could be one join by giving the first the second one's method."""
+    flow = pk.LocalFlow()
+    a, b, c = (flow.source(pa.table({"t": [0], "k": [1]}), time="t", name=name) for name in "abc")
+    rows = a.join(b, on="k", within=pk.tumbling(5)).join(c, on="k", method="rrpj", suffix="_c").to_memory()
+    flow.run()
+    assert rows.table().num_rows == 1

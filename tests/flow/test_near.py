@@ -193,9 +193,9 @@ def test_orthogonal_vectors_are_1_apart():
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"distance": 0}, "distance=0 is not above 0"),
-        ({"distance": -1.0}, "distance=-1.0 is not above 0"),
-        ({"distance": float("nan")}, "is not above 0"),
+        ({"distance": 0}, "distance=0 is not a number above 0"),
+        ({"distance": -1.0}, "distance=-1.0 is not a number above 0"),
+        ({"distance": float("nan")}, "is not a number above 0"),
         ({"distance": 1e-200}, "has no square in float64"),
         ({"distance": 0.3, "metric": "manhattan"}, "not one of euclidean, cosine"),
         ({"distance": 3, "metric": "cosine"}, "Write a number up to 2"),

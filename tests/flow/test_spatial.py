@@ -360,9 +360,9 @@ def test_geometries_that_are_none_match_nothing_and_are_not_lost(how):
 @pytest.mark.parametrize(
     ("on", "said"),
     [
-        (lambda: pk.dwithin("b", distance=-1), r"distance=-1 is no distance\. Write 0, or a number from"),
+        (lambda: pk.dwithin("b", distance=-1), r"distance=-1 is no distance\. Write 0, or a number between"),
         (lambda: pk.dwithin("b", distance=float("nan")), "distance=nan is no distance"),
-        (lambda: pk.intersects("b", cell=0), r"cell=0 is no width\. Write a number above 0"),
+        (lambda: pk.intersects("b", cell=0), r"cell=0 is no width\. Write a number between"),
         (lambda: pk.intersects(["x", "y", "z"]), r"names no boxes\. Write one column of boxes or geometries"),
         (lambda: pk.intersects("nothing"), "nothing"),
         (lambda: pk.intersects("i"), r"intersects\('i'\) is int64\. Name a column of structs of x1, y1, x2 and y2"),
@@ -449,3 +449,15 @@ def test_results_depend_on_left_boxes_reaching_as_far_as_the_distance(monkeypatc
     monkeypatch.setattr(spatial.Spatial, "reaching", lambda self, port, boxes: boxes)
     found = joined(OURS, THEIRS, pk.dwithin("b", distance=0.75))
     assert found != join(OURS, THEIRS, apart_at_most(0.75), "inner")
+
+
+def test_a_curve_among_geometries_matches_nothing_and_is_not_lost():
+    curve = b"\x01\x08\x00\x00\x00\x03\x00\x00\x00" + np.array([0, 0, 1, 1, 2, 0.0]).tobytes()
+    point = shapely.to_wkb(shapely.Point(1, 1))
+    flow = pk.LocalFlow()
+    shapes = pa.table({"n": [0, 1, 2], "g": [point, curve, point], "t": [1, 1, 1]})
+    left = flow.source(shapes, time="t", name="l")
+    right = flow.source(pa.table({"x": [1.0], "y": [1.0], "u": [1]}), time="u", name="r")
+    rows = left.join(right, on=pk.intersects("g", ["x", "y"]), how="left").to_memory()
+    flow.run()
+    assert sorted((row["n"], row["x"]) for row in rows.table().to_pylist()) == [(0, 1.0), (1, None), (2, 1.0)]

@@ -282,3 +282,9 @@ def test_a_file_of_many_small_row_groups_is_read_as_a_whole(tmp_path):
     pq.write_table(pa.table({"k": range(100)}), path, row_group_size=1)
     files = files_of("parquet", tmp_path, None, None, None)
     assert [portion.group for portion in portions(files, str(path))] == [None]
+
+
+def test_a_file_of_nulls_alone_is_told_of(tmp_path):
+    pq.write_table(pa.table({"t": [1], "note": pa.nulls(1)}), tmp_path / "0.parquet")
+    with pytest.raises(ConfigError, match=r"0\.parquet has only nulls in column 'note', .* schema=pa\.schema"):
+        files_of("parquet", tmp_path, None, None, None)

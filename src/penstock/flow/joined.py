@@ -172,6 +172,8 @@ def _goes_with(node: OperatorNode, other: OperatorNode) -> bool:
     one, two = node.config, other.config
     if not _is_simple(node) or not isinstance(one, WindowJoin) or not isinstance(two, WindowJoin):
         return False
+    if one.within != two.within:
+        return False
     return replace(one, on=two.on, suffix=two.suffix, method=two.method, keys=two.keys) == two
 
 

@@ -400,7 +400,8 @@ class Stream(Outlets):
     ) -> Stream:
         """Join with rows of `other` that have equal keys and are near in time.
 
-        `on`: the key columns, a mapping from ours to theirs, or `near` for vectors. `within`: `band`, `windows` or
+        `on`: the key columns, a mapping from ours to theirs, or one predicate: `near`,
+        `intersects`, `contains`, `dwithin`. `within`: `band`, `windows` or
         `tumbling`; left out, or `always`, all rows there ever were are joined, and rows that nobody met come out at the
         end of both streams.
         `how`: inner, left, right, full, semi or anti. `where`: one more condition on the pairs of an inner join, as

@@ -65,7 +65,8 @@ class Grid:
         """The code of each point's cell."""
         codes = np.zeros(len(points), np.uint64)
         for place, axis in enumerate(reversed(self.axes)):
-            along = np.clip(points[:, axis] / self.width, -_FARTHEST, _FARTHEST)
+            with np.errstate(over="ignore"):
+                along = np.clip(points[:, axis] / self.width, -_FARTHEST, _FARTHEST)
             cell = np.floor(along).astype(np.int64).view(np.uint64)
             for bit in range(self.bits):
                 digit = (cell >> np.uint64(bit)) & np.uint64(1)

@@ -115,8 +115,9 @@ def squared_distances(ours: Matrix, theirs: Matrix) -> npt.NDArray[np.float64]:
     >>> squared_distances(np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]])).tolist()
     [25.0]
     """
-    difference = ours - theirs
-    return np.add.accumulate(difference * difference, axis=1)[:, -1]
+    with np.errstate(over="ignore"):  # as far apart as can be
+        difference = ours - theirs
+        return np.add.accumulate(difference * difference, axis=1)[:, -1]
 
 
 def _floats(column: pa.Array) -> npt.NDArray[np.floating]:

@@ -259,8 +259,14 @@ def _first_columns(format_name: Format, path: str) -> pa.Schema:
                 columns = _SCHEMAS[format_name](system, name)
             except (pa.ArrowInvalid, OSError) as wrong:
                 raise ConfigError(f"{name} cannot be read as {format_name}: {wrong}") from wrong
-            if columns.names and not any(pa.types.is_null(kind) for kind in columns.types):
+            unknown = next((field.name for field in columns if pa.types.is_null(field.type)), None)
+            if columns.names and unknown is None:
                 return columns
+            if unknown is not None and name == there[-1] and format_name in ("parquet", "arrow"):
+                raise ConfigError(
+                    f"{name} has only nulls in column {unknown!r}, which tells no type. Say which columns there are, "
+                    f"as in schema=pa.schema({{{unknown!r}: pa.string(), …}})."
+                )
     raise ConfigError(
         f"path={path!r} has no file yet that tells its columns. Say which they are, as in "
         f"schema=pa.schema({{'ts': pa.timestamp('us'), 'id': pa.int64()}})."

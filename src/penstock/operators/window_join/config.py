@@ -352,8 +352,8 @@ def read_on(on: str | Sequence[str] | Mapping[str, str]) -> tuple[tuple[str, str
         pairs = tuple((name, name) for name in names)
     if not all(isinstance(name, str) for pair in pairs for name in pair):
         raise ConfigError(
-            f"on={on!r} names no columns. Write on='order_id', a list of columns, or on={{'ours': 'theirs'}} where "
-            f"their names differ."
+            f"on={on!r} names no columns. Write on='order_id', a list of columns, on={{'ours': 'theirs'}} where "
+            f"their names differ, or one predicate alone, as on=pk.near('embedding', distance=0.3)."
         )
     return pairs
 

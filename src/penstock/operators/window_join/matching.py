@@ -70,3 +70,12 @@ class Matching(abc.ABC):
 
         Where rows have copies, in `cells`, a pair is given in one of the sites alone that both have.
         """
+
+
+def listed(columns: str | Sequence[str]) -> tuple[str, ...]:
+    """The columns that a side of a predicate names; anything else stands for itself, to be refused.
+
+    >>> listed("box"), listed(["x", "y"])
+    (('box',), ('x', 'y'))
+    """
+    return tuple(columns) if isinstance(columns, Sequence) and not isinstance(columns, str) else (columns,)

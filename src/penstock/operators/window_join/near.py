@@ -20,7 +20,7 @@ from penstock.kernels.equal import Mask
 from penstock.kernels.grid import AXES, Grid
 from penstock.kernels.near import Radius, near_pairs
 from penstock.kernels.vectors import LEAST, MOST, Points, is_list, is_numeric, lengths_of, usable
-from penstock.operators.window_join.matching import Looked, Matching
+from penstock.operators.window_join.matching import Looked, Matching, listed
 
 Metric = Literal["euclidean", "cosine"]
 """How far two vectors are apart: the length of their difference, or 1 less the cosine of the angle between them."""
@@ -73,13 +73,9 @@ def near(
     >>> rows.table().select(["car", "stop"]).to_pylist()
     [{'car': 1, 'stop': 7}]
     """
-    ours = _named(left)
-    theirs = ours if right is None else _named(right)
+    ours = listed(left)
+    theirs = ours if right is None else listed(right)
     return NearVectors(ours, theirs, distance, metric, cell)
-
-
-def _named(columns: str | Sequence[str]) -> tuple[str, ...]:
-    return tuple(columns) if isinstance(columns, Sequence) and not isinstance(columns, str) else (columns,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +93,7 @@ class NearVectors(Matching):
             raise ConfigError(f"metric={self.metric!r} is not one of {', '.join(get_args(Metric))}.")
         if not is_number(self.distance) or not self.distance > 0:
             raise ConfigError(
-                f"distance={self.distance!r} is not above 0. Write how far apart two vectors may be, as in "
+                f"distance={self.distance!r} is not a number above 0. Write how far apart two vectors may be, as in "
                 f"distance=0.3; to find equal ones, join on their columns."
             )
         if self.cell is not None and (not is_number(self.cell) or not self.cell > 0):

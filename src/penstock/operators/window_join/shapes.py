@@ -167,7 +167,14 @@ def _numbers(column: pa.Array) -> bx.Side:
 
 
 def _parsed(column: pa.Array) -> Any:
-    """Geometries; None for what is none."""
+    """Geometries; None for what is none, and for curves, of which GEOS knows no relations."""
     import shapely
 
-    return shapely.from_wkb(column.to_numpy(zero_copy_only=False), on_invalid="ignore")
+    try:
+        return shapely.from_wkb(column.to_numpy(zero_copy_only=False), on_invalid="ignore")
+    except NotImplementedError:
+        # One curve fails a whole array: halve it until it is found.
+        if len(column) == 1:
+            return np.array([None], object)
+        half = len(column) // 2
+        return np.concatenate([_parsed(column.slice(0, half)), _parsed(column.slice(half))])

@@ -23,7 +23,7 @@ from penstock.core.within import LEFT, RIGHT
 from penstock.kernels import boxes as bx
 from penstock.kernels.boxes import Boxes, Placed, Tiles
 from penstock.kernels.equal import Mask
-from penstock.operators.window_join.matching import Looked, Matching
+from penstock.operators.window_join.matching import Looked, Matching, listed
 from penstock.operators.window_join.shapes import Shapes, check_columns
 
 Relation = Literal["intersects", "contains", "dwithin"]
@@ -54,7 +54,7 @@ def intersects(left: Columns, right: Columns | None = None, *, cell: float | Non
     match. Numbers are compared as float64. Rows match nothing whose box or geometry is null, empty (x1 > x2), invalid,
     or has a coordinate that is null or not finite.
 
-    `cell` is how wide the cells are by which rows of an inner join find tasks: best a few times as wide as most boxes.
+    `cell` is how wide the cells are by which rows of an inner join find tasks: best many times as wide as most boxes.
     Without it left rows are spread over the tasks, and right rows go to all of them.
 
     >>> import pyarrow as pa
@@ -108,13 +108,13 @@ class Spatial(Matching):
     def __post_init__(self) -> None:
         if not is_number(self.distance) or not (self.distance == 0 or _TINIEST < self.distance < _LARGEST):
             raise ConfigError(
-                f"distance={self.distance!r} is no distance. Write 0, or a number from {_TINIEST:g} to {_LARGEST:g}, "
-                f"in the unit of the coordinates."
+                f"distance={self.distance!r} is no distance. Write 0, or a number between {_TINIEST:g} and "
+                f"{_LARGEST:g}, in the unit of the coordinates."
             )
         if self.cell is not None and (not is_number(self.cell) or not _TINIEST < self.cell < _LARGEST):
             raise ConfigError(
-                f"cell={self.cell!r} is no width. Write a number above 0, a few times the width of most boxes, or "
-                f"leave it out."
+                f"cell={self.cell!r} is no width. Write a number between {_TINIEST:g} and {_LARGEST:g}, many times the "
+                f"width of most boxes, or leave it out."
             )
         for side in (self.ours, self.theirs):
             if len(side) not in (1, 2, 4) or not all(isinstance(name, str) for name in side):
@@ -293,5 +293,5 @@ def _as_sites(numbers: Hashes) -> Hashes:
 
 
 def _sides(left: Columns, right: Columns | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    ours = (left,) if isinstance(left, str) else tuple(left)
-    return ours, ours if right is None else (right,) if isinstance(right, str) else tuple(right)
+    ours = listed(left)
+    return ours, ours if right is None else listed(right)
