@@ -79,6 +79,7 @@ def test_little_memory(shards):
         assert found == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "dimensions", "memory", "epochs"), [(500, 16, 20_000, 1), (1200, 5, 30_000, 3), (400, 128, 400_000, 4)]
 )

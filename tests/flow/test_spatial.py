@@ -139,6 +139,7 @@ def test_any_boxes(ours, theirs, how, cell, method, shards, epochs, asked):
     assert found == join(ours, theirs, matches, how)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [1, 3])
 def test_little_memory(shards):
     """State of many times the memory, all kinds of boxes in one site or in many."""
@@ -219,6 +220,7 @@ def from_memory(method, **drawn) -> int:
     return sum(count)
 
 
+@pytest.mark.slow
 def test_s3_what_is_kept_by_results_gives_more_of_them_from_memory():
     """Fig 5.4: RRPJ > RPJ where cells never meet. Fig 5.5: by row > by cell where half of the boxes are stretched."""
     said = {"memory": 400, "row": 1}
@@ -228,6 +230,7 @@ def test_s3_what_is_kept_by_results_gives_more_of_them_from_memory():
     assert row > cell
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", [1, 2, 4, 8])
 def test_s4_stretched_boxes_have_a_copy_in_each_cell_and_results_are_exact(beta):
     wide, high = {1: (0, 0), 2: (0, 1), 4: (1, 1), 8: (1, 3)}[beta]

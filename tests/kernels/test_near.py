@@ -33,6 +33,7 @@ def clusters(dimensions: int, rows: int, spread: float, seed: int = 0) -> list[n
     return [middles[rng.integers(0, 30, rows)] + spread * rng.normal(size=(rows, dimensions)) for _ in (0, 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [1, 100_000, 50_000_000])
 @pytest.mark.parametrize(("dimensions", "rows"), [(2, 300), (9, 800), (40, 900), (128, 1500)])
 def test_all_pairs_are_found_once_whatever_the_room(dimensions, rows, room):

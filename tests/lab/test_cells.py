@@ -105,6 +105,7 @@ def test_a_row_over_more_cells_than_memory_holds_is_refused():
         count_from_memory(ResultRate(100), BoxCopies(Cells(stretched=1.0, over=8).draw(10, 0)), 4, 0.1)
 
 
+@pytest.mark.slow
 def test_s3_rrpj_equals_rpj_where_streams_meet_and_beats_it_where_they_do_not():
     ratios = [
         measured(OfBoxes("RRPJ", apart), 1 / 50) / measured(OfBoxes("RPJ", apart), 1 / 50) for apart in (0, 0.4, 0.8)
@@ -114,6 +115,7 @@ def test_s3_rrpj_equals_rpj_where_streams_meet_and_beats_it_where_they_do_not():
     assert ratios[2] > 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stretched", [0.5, 1.0])
 def test_s3_rrpj_f_beats_rrpj_on_boxes_over_two_cells(stretched):
     """Where no border makes some cells fuller than others.
@@ -126,6 +128,7 @@ def test_s3_rrpj_f_beats_rrpj_on_boxes_over_two_cells(stretched):
     assert rrpj_f > 1.02 * rrpj
 
 
+@pytest.mark.slow
 def test_h2_all_are_alike_on_uniform_points():
     found = [measured(OfPoints(policy), 1 / 10, seeds=2) for policy in ("RRPJ", "neRPJ", "Random")]
     assert max(found) < 1.05 * min(found)

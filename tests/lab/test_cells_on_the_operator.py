@@ -30,6 +30,7 @@ def at_once(kind: Kind, method: Progressive) -> int:
     return flow.run(end=False).progress().rows_out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "least", "most"),
     [

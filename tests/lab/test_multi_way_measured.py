@@ -56,6 +56,7 @@ def growing(rate: float) -> np.ndarray:
     return rate * np.array(SIZES, float) / 1000
 
 
+@pytest.mark.slow
 def test_f27_every_figure_has_a_table_a_picture_and_a_verdict_with_the_spread_of_five_repeats(tmp_path, monkeypatch):
     faked(monkeypatch, lambda run, seed: growing(2 if run.mode == "late" else 1) * (1 + seed / 100))
     assert [each.id for each in EXPERIMENTS] == [f"multi-6-{number}" for number in range(2, 7)]

@@ -45,6 +45,7 @@ def drifting(epochs: int, rows: int = 2000) -> list[np.ndarray]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", ["fixed", "adaptive"])
 def test_under_drift_no_partition_gets_much_more_than_its_part(cut):
     at_work = join(Rrpj(memory=800, row=1, partitions=PARTITIONS, cut=cut))
