@@ -131,6 +131,9 @@ class ShardHost:
 
     _old: frozenset[str] | set[str] = frozenset()
 
+    chunks: Sequence[int] = (1, 3, 1000)
+    """How many rows a batch has."""
+
     def _batches(
         self, entering: Sequence[pa.RecordBatch], shard: int, shards: int, rng: random.Random
     ) -> Iterator[pa.RecordBatch]:
@@ -158,7 +161,7 @@ class ShardHost:
         rows = pa.concat_tables(parts[1:])
         order = rng.sample(range(len(rows)), len(rows)) if rng.random() < 0.5 else range(len(rows))
         rows = pa.concat_tables([parts[0], rows.take(pa.array(order, pa.int64()))]).combine_chunks()
-        yield from rows.to_batches(max_chunksize=rng.choice([1, 3, 1000]))
+        yield from rows.to_batches(max_chunksize=rng.choice(self.chunks))
 
 
 def _one(column: Any) -> pa.Array:

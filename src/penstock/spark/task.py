@@ -34,7 +34,7 @@ from penstock.spark.collector import pass_over_modules
 from penstock.spark.runs import Run, Runs
 from penstock.spark.work import Work
 from penstock.storage.files import FilePages
-from penstock.storage.memory import MemoryPages
+from penstock.storage.memory import IN_MEMORY, MemoryPages
 from penstock.storage.versioned import Checkpoint
 
 _DESCRIBED = 512
@@ -112,11 +112,13 @@ class ShardTask:
         state = self._state(shard, files)
         each = _LISTED if isinstance(state.pages, PageList) else _DESCRIBED
         budget.charge(each * len(state.pages), "the list of this shard's pages")
-        piece = budget.room // config.piece
-        order = config.arrivals(sum(page.nbytes for page in state.pages), self.share)
-        # What an epoch drops again need not be written. Methods that mind memory themselves are left to do so.
-        in_memory = order == "streamed" and not config.lists_pages
+        size = sum(page.nbytes for page in state.pages)
+        order = config.arrivals(size, self.share)
+        # What an epoch drops again need not be written. State that outgrows memory gains nothing by it, and would miss
+        # the room; methods that mind memory themselves are left to do so.
+        in_memory = order == "streamed" and not config.lists_pages and size <= self.share // IN_MEMORY
         memory = MemoryPages(budget, files) if in_memory else None
+        piece = (budget.room - (self.share // IN_MEMORY if in_memory else 0)) // config.piece
         store = memory or files
         logic = config.logic(self.types, store, budget, state, tally)
         # Methods that like their rows spooled make many small blocks, which leave holes: nothing is kept of those.

@@ -15,6 +15,9 @@ from penstock.core.errors import StateError
 from penstock.core.pages import Page, PageStore, names_of, read_page, write_page
 from penstock.core.rows import times_of
 
+IN_MEMORY = 4
+"""The part of a budget that pages in memory may take, where there is another store."""
+
 
 class MemoryPages:
     """Keeps batches in memory while the budget has room for them, and the rest in `overflow`.
@@ -39,7 +42,7 @@ class MemoryPages:
         What is meant for a segment of its own goes there.
         """
         size = rows.nbytes
-        room = min(self._budget.room // 2, self._budget.limit // 4 - self.held)
+        room = min(self._budget.room // 2, self._budget.limit // IN_MEMORY - self.held)
         if self._overflow is not None and (size > room or segment != "main"):
             return self._overflow.put(rows, segment)
         self._budget.charge(size, "a page in memory")
