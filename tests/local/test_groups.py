@@ -187,7 +187,7 @@ def test_explain_says_who_speaks_of_groups_and_who_closes_by_it(window, capsys):
     text = flow.run().explain()
     assert "windows close for each sensor once its own bound has passed them, whatever the others do" in text
     assert "guard0: rows below the bound of their own sensor are late" in text
-    assert "source s by t, progress Punctuated for each sensor" in text
+    assert "source s by t, punctuated for each sensor" in text
     assert "source s promises what its column done says, of each sensor; bounds that count:" in text
     assert "for window1" in text.splitlines()[-1]
 

@@ -36,6 +36,17 @@ def test_the_first_example_of_the_readme_runs(spark, tmp_path, capsys):
     assert "3 rows in (0 late), 2 out" in capsys.readouterr().out
 
 
+def test_the_tutorial_runs_on_spark(spark, tmp_path):
+    page = (ROOT / "docs/tutorial.md").read_text()
+    tables = re.findall(r"```python\n(>>> .*?)```", page, flags=re.DOTALL)[0]
+    lines = [line[4:] for line in tables.splitlines() if line.startswith((">>> ", "... "))]
+    names = run("\n".join(lines[: lines.index("flow = pk.LocalFlow()")]), tmp_path)
+    for code in blocks("docs/tutorial.md", "5. Run it on Spark"):
+        run(code, tmp_path, names)
+    paid = {row.order: row.ts_right for row in spark.read.parquet(str(tmp_path / "out" / "paid")).collect()}
+    assert paid == {1: None, 2: datetime(2026, 1, 1, 9, 4)}
+
+
 def test_json_files_become_parquet(spark, tmp_path):
     (code,) = blocks("docs/recipes.md", "From a folder of JSON files to Parquet")
     (tmp_path / "in" / "clicks").mkdir(parents=True)

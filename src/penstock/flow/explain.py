@@ -46,7 +46,8 @@ def explain(
     `joins` is what there is to say of joins of several streams.
     """
     share = memory // slots
-    lines = [f"{host}: {show_bytes(memory)} for all operators, {slots} tasks at a time, {show_bytes(share)} each"]
+    tasks = "one task" if slots == 1 else f"{slots} tasks"
+    lines = [f"{host}: {show_bytes(memory)} for all operators, {tasks} at a time, {show_bytes(share)} each"]
     ran = [epoch for epoch in report.epochs if epoch.place]
     if ran:
         last = next((epoch for epoch in reversed(ran) if sum(epoch.rows_in.values())), ran[-1])
@@ -134,8 +135,9 @@ def _describe_source(node: SourceNode, report: Report) -> str:
     rows = sum(epoch.rows_in.get(node.name, 0) for epoch in report.epochs)
     late = sum(epoch.late.get(node.name, 0) + epoch.no_time.get(node.name, 0) for epoch in report.epochs)
     bound = report.epochs[-1].bounds.get(node.name, "none yet") if report.epochs else "none yet"
-    said = f"progress {type(node.progress).__name__}"
+    said = ""
     if isinstance(node.progress, Punctuated) and node.progress.by:
-        said += f" for each {', '.join(node.progress.by)}"
+        said = f", punctuated for each {', '.join(node.progress.by)}"
         said += f", for all of them by {node.progress.overall}" if node.progress.overall is not None else ""
-    return f"source {node.name} by {node.time}, {said}: {rows:,} rows ({late:,} late), bound {bound}"
+    counted = "1 row" if rows == 1 else f"{rows:,} rows"
+    return f"source {node.name} by {node.time}{said}: {counted} ({late:,} late), bound {bound}"
