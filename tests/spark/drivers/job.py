@@ -12,23 +12,15 @@ Prints ``ready`` when epochs begin, ``epoch n`` after each, and ``done`` at the 
 from __future__ import annotations
 
 import argparse
-import logging
-import os
-import sys
 from pathlib import Path
-from random import Random
-
-os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 import penstock as pk
 from penstock.operators.lookup import Front, HybridJoin, MeshJoin, Stages
 from penstock.operators.window_join import AhEwj, Ewj, Rpwj
-from penstock.spark.place import Placement
 from tests.spark.conftest import Feed
-from tests.spark.jvm import INTERPRETED, QUICK_JVM
+from tests.spark.drivers.telling import draw_places, run_to_the_end, session
 from tests.streams import COLUMNS
 
 METHODS = {
@@ -50,31 +42,18 @@ NAMES = pa.table({"k": [0, 0, 1, 2, 3, 5, 8, 99], "name": ["a", "A", "b", "c", "
 
 
 def main(folder: Path, master: str, shards: int | None, method: str, places: int | None) -> None:
-    builder = SparkSession.builder.master(master).appName("penstock-job").config(map=INTERPRETED)
-    builder = builder.config("spark.ui.enabled", "false")
-    builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.log.level", "OFF")
-    builder = builder.config("spark.executor.memory", "512m").config("spark.executor.cores", "1")
-    for side in ("driver", "executor"):
-        builder = builder.config(f"spark.{side}.extraJavaOptions", QUICK_JVM)
-    spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.task.maxFailures", "8").getOrCreate()
+    if places is not None:
+        draw_places(places, ("driver", "driver", "tasks", "spark"))
+    spark = session(master, {"spark.task.maxFailures": "8"})
     flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory="64 MB", shards=shards)
     left, right = (source(flow, Feed(folder / name, COLUMNS), name, places is not None) for name in ("left", "right"))
-    if places is not None:
-        draw = Random(places)
-        Placement.choose = lambda self, nbytes: (draw.choice(("driver", "driver", "tasks", "spark")), "drawn")  # type: ignore[method-assign]
     joined = left.join(right, on="k", within=pk.band(30, 30), how="left", method=METHODS[method])
     joined.to_parquet(str(folder / "out"))
     windows = left.window(range=50, slide=20).by("k").agg(n=pk.count(), most=pk.max("id"))
     windows.to_parquet(str(folder / "windows"))
     names = left.lookup(spark.createDataFrame(NAMES), on="k", how="left", method=LOOKUPS[method])
     names.to_parquet(str(folder / "names"))
-    log = logging.getLogger("penstock")
-    log.setLevel("INFO")
-    log.addHandler(Tell())
-    print("ready", flush=True)
-    flow.run()
-    print("done", flush=True)
-    spark.stop()
+    run_to_the_end(flow)
 
 
 def source(flow: pk.Flow, feed: Feed, name: str, files: bool, payload: str = "auto") -> pk.Stream:
@@ -83,13 +62,6 @@ def source(flow: pk.Flow, feed: Feed, name: str, files: bool, payload: str = "au
     if files:
         return flow.parquet(feed.folder, max_files=1, payload=payload, **options)
     return flow.source(feed.stream(flow.spark), payload="segments" if payload == "source" else payload, **options)
-
-
-class Tell(logging.Handler):
-    """Prints which epochs are committed."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        print(record.getMessage().partition(":")[0], flush=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -194,3 +194,20 @@ class Job:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self._log.close()
+
+
+def run_killed(folder: Path, program: str, kills: int, every: int, arguments: Callable[[int], Sequence[str]]) -> None:
+    """Run a job to its end; on the way it is killed so often, each time after `every` more epochs.
+
+    `arguments` are those of each process, by how many were killed before. An epoch is told of once it is committed: the
+    next one is under way when the kill comes.
+    """
+    for kill in range(kills + 1):
+        job = Job(folder, *arguments(kill), program=program)
+        word = "done" if kill == kills else f"epoch {every * kill + 1}"
+        assert job.wait_for(word), (folder / "job.log").read_text()[-3000:]
+        if kill == kills:
+            job.process.wait(60)
+        else:
+            assert job.process.poll() is None, "the job ended before it was killed"
+            job.kill()

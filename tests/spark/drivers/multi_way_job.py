@@ -8,40 +8,19 @@ Where each epoch runs is drawn. Prints ``ready`` when epochs begin, ``epoch n`` 
 from __future__ import annotations
 
 import argparse
-import logging
-import os
-import sys
 from pathlib import Path
-from random import Random
-
-os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-
-from pyspark.sql import SparkSession
 
 import penstock as pk
 from lab.workloads.visits import ON, PLAN
-from penstock.spark.place import Placement
-from tests.spark.drivers.job import Tell
-from tests.spark.jvm import INTERPRETED, QUICK_JVM
+from tests.spark.drivers.telling import draw_places, run_to_the_end, session
 
 
 def main(folder: Path, shards: int, places: int, materialize: str) -> None:
-    builder = SparkSession.builder.master("local[2]").appName("penstock-multi-way").config(map=INTERPRETED)
-    builder = builder.config("spark.ui.enabled", "false").config("spark.log.level", "OFF")
-    builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.driver.host", "127.0.0.1")
-    spark = builder.config("spark.driver.extraJavaOptions", QUICK_JVM).getOrCreate()
-    draw = Random(places)
-    Placement.choose = lambda self, size: (self.at_most(draw.choice(("driver", "tasks", "spark"))), "drawn")  # type: ignore[method-assign]
-    flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory="64 MB", shards=shards)
+    draw_places(places)
+    flow = pk.Flow(session(), checkpoint=str(folder / "checkpoint"), memory="64 MB", shards=shards)
     streams = {name: flow.parquet(folder / name, time="t", name=name, max_files=1) for name in ("v", "u", "p")}
     flow.join(**streams, on=list(ON), plan=PLAN, materialize=materialize).to_parquet(str(folder / "out"))
-    log = logging.getLogger("penstock")
-    log.setLevel("INFO")
-    log.addHandler(Tell())
-    print("ready", flush=True)
-    flow.run()
-    print("done", flush=True)
-    spark.stop()
+    run_to_the_end(flow)
 
 
 if __name__ == "__main__":

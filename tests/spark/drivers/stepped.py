@@ -11,23 +11,18 @@ DataFrames (`frames`), files that Arrow reads (`files`), or one of each (`mixed`
 from __future__ import annotations
 
 import argparse
-import logging
 import os
-import sys
 from collections.abc import Collection
 from pathlib import Path
-
-os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 from pyspark.sql import SparkSession
 
 import penstock as pk
 from penstock.operators.lookup import HybridJoin, Stages
-from penstock.spark.place import Placement
 from tests.spark.conftest import Feed
-from tests.spark.drivers.job import METHODS, NAMES, Tell, source
+from tests.spark.drivers.job import METHODS, NAMES, source
 from tests.spark.drivers.steps import CRASH, SECOND, STRAGGLERS, watch
-from tests.spark.jvm import INTERPRETED, QUICK_JVM
+from tests.spark.drivers.telling import draw_places, run_to_the_end, session
 from tests.streams import COLUMNS
 
 ROOT = Path(__file__).parents[3]
@@ -45,29 +40,16 @@ HEAD = 700
 def main(
     folder: Path, master: str, kind: str, place: str, parts: Collection[str], payload: str, settings: list[str]
 ) -> None:
-    builder = SparkSession.builder.master(master).appName("penstock-steps").config(map=INTERPRETED)
-    builder = builder.config("spark.ui.enabled", "false")
-    builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.log.level", "OFF")
-    builder = builder.config("spark.ui.showConsoleProgress", "false")
-    builder = builder.config("spark.executor.memory", "512m").config("spark.executor.cores", "1")
-    for side in ("driver", "executor"):
-        builder = builder.config(f"spark.{side}.extraJavaOptions", QUICK_JVM)
-    for name in (CRASH, STRAGGLERS):
-        builder = builder.config(f"spark.executorEnv.{name}", os.environ.get(name, ""))
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    builder = builder.config("spark.executorEnv.PYTHONPATH", os.pathsep.join(paths))
-    for setting in settings:
-        builder = builder.config(*setting.split("=", 1))
-    spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+    spark = session(
+        master,
+        {f"spark.executorEnv.{name}": os.environ.get(name, "") for name in (CRASH, STRAGGLERS)}
+        | {"spark.executorEnv.PYTHONPATH": os.pathsep.join(paths)}
+        | dict(setting.split("=", 1) for setting in settings),
+    )
     watch(folder, spark.sparkContext._gateway.proc.pid)
-    Placement.choose = lambda self, size: (self.at_most(place), "said")  # type: ignore[method-assign, arg-type]
-    log = logging.getLogger("penstock")
-    log.setLevel("INFO")
-    log.addHandler(Tell())
-    print("ready", flush=True)
-    build(spark, folder, kind, parts, payload).run()
-    print("done", flush=True)
-    spark.stop()
+    draw_places(0, (place,))
+    run_to_the_end(build(spark, folder, kind, parts, payload))
 
 
 def build(spark: SparkSession, folder: Path, kind: str, parts: Collection[str], payload: str = "auto") -> pk.Flow:

@@ -9,7 +9,7 @@ import pytest
 
 from lab.multi_way_spark import add
 from lab.workloads.visits import ON, Visits
-from tests.spark.drivers.killing import Job
+from tests.spark.drivers.killing import run_killed
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -23,17 +23,16 @@ def test_f26_a_kill_between_epochs_loses_and_doubles_nothing(kills, tmp_path):
     for number, tables in enumerate(VISITS.epochs(minutes=240 / (5 + 3 * kills))):
         for name, rows in tables.items():
             add(tmp_path / name, number, rows)
-    for kill in range(kills + 1):
-        told = ["--shards", str(1 + kill % 3), "--places", str(kill), "--materialize", WAYS[kill % len(WAYS)]]
-        job = Job(tmp_path, *told, program="multi_way_job")
-        last = kill == kills
-        # An epoch is told of once it is committed: the next one has not got far.
-        assert job.wait_for("done" if last else f"epoch {3 * kill + 1}"), (tmp_path / "job.log").read_text()[-3000:]
-        if last:
-            job.process.wait(60)
-        else:
-            assert job.process.poll() is None, "the job ended before it was killed"
-            job.kill()
+    run_killed(
+        tmp_path,
+        "multi_way_job",
+        kills,
+        every=3,
+        arguments=lambda kill: [
+            *("--shards", str(1 + kill % 3), "--places", str(kill)),
+            *("--materialize", WAYS[kill % len(WAYS)]),
+        ],
+    )
     with duckdb.connect() as engine:
         for name, rows in VISITS.streams().items():
             engine.register(name, rows)
