@@ -229,8 +229,8 @@ class TestVacuum:
         (tmp_path / "state" / "mine" / "thesis.txt").write_text("years of work")
         assert cli.main(["vacuum", str(tmp_path)]) == 2
         assert capsys.readouterr().err == (
-            f"penstock: {tmp_path} is no checkpoint of penstock: it has no flow.json. Nothing was touched. "
-            f"Give the folder that was passed as pk.Flow(…, checkpoint=…).\n"
+            f"penstock: {tmp_path} is not a penstock checkpoint: it has no flow.json. Nothing was touched. "
+            f"Pass the folder that the flow was given as pk.Flow(…, checkpoint=…).\n"
         )
         assert (tmp_path / "state" / "mine" / "thesis.txt").read_text() == "years of work"
 

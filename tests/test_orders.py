@@ -103,7 +103,7 @@ def test_a_watched_folder_never_holds_a_part_of_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"orders": 0}, "orders=0 leaves nothing to generate. Write 1 or more."),
+        ({"orders": 0}, "orders=0 must be 1 or more."),
         ({"orders": 1, "span": "5 s"}, "span='5 s' is too short for bursts. Write at least '20 s'."),
         ({"orders": 1, "disorder": "-1 s"}, "disorder='-1 s' is negative."),
     ],
@@ -114,7 +114,7 @@ def test_what_cannot_be_generated_is_refused(arguments, says):
 
 
 def test_slices_need_a_length(tmp_path):
-    with pytest.raises(ConfigError, match="every='0 s' is no length of time"):
+    with pytest.raises(ConfigError, match="every='0 s' must be positive"):
         OrdersAndPayments(orders=1).write(tmp_path, every="0 s")
     with pytest.raises(DurationError, match="span=5 has no unit"):
         OrdersAndPayments(orders=1, span=5)

@@ -347,8 +347,8 @@ def _vacuum(options: argparse.Namespace) -> int:
 
     if not _is_checkpoint(options.checkpoint):
         raise CheckpointError(
-            f"{options.checkpoint} is no checkpoint of penstock: it has no flow.json. Nothing was touched. "
-            f"Give the folder that was passed as pk.Flow(…, checkpoint=…)."
+            f"{options.checkpoint} is not a penstock checkpoint: it has no flow.json. Nothing was touched. "
+            f"Pass the folder that the flow was given as pk.Flow(…, checkpoint=…)."
         )
     checkpoint = Checkpoint(options.checkpoint)
     lease = checkpoint.take_lease(in_use=lambda: True)

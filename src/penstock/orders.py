@@ -87,11 +87,11 @@ class OrdersAndPayments:
 
     def __post_init__(self) -> None:
         if self.orders < 1:
-            raise ConfigError(f"orders={self.orders} leaves nothing to generate. Write 1 or more.")
+            raise ConfigError(f"orders={self.orders} must be 1 or more.")
         if self._length < _STRETCH:
             raise ConfigError(f"span={self.span!r} is too short for bursts. Write at least '20 s'.")
         if self._disorder < 0:
-            raise ConfigError(f"disorder={self.disorder!r} is negative. Write how long a row may be under way.")
+            raise ConfigError(f"disorder={self.disorder!r} is negative. Write how long a row may be delayed.")
 
     @property
     def end(self) -> int:
@@ -128,7 +128,7 @@ class OrdersAndPayments:
         """
         step = Duration.of(every, "every").on("microseconds", "every")
         if step <= 0:
-            raise ConfigError(f"every={every!r} is no length of time. Write how much arrives in one file, as '30 s'.")
+            raise ConfigError(f"every={every!r} must be positive: how much time one file holds, like '30 s'.")
         return self._write(Path(folder), step)
 
     def _write(self, folder: Path, step: int) -> Iterator[int]:

@@ -90,7 +90,7 @@ def test_true_is_no_length_of_time():
 
 def test_on_a_date_column_only_whole_days_will_do():
     assert Duration.of("48 h").on("days") == 2
-    with pytest.raises(DurationError, match=r"delay=36 h is no whole number of days.*Write whole days, or make the"):
+    with pytest.raises(DurationError, match=r"delay=36 h is not a whole number of days.*Write whole days, or make the"):
         Duration.of("36 h").on("days", "delay")
 
 

@@ -157,7 +157,7 @@ def test_units_are_those_of_the_time_column():
     assert landmark("1 s").on("microseconds") == Landmarks(1_000_000, 0)
     with pytest.raises(DurationError, match="range=10 min is real time"):
         sliding("10 min").on("ticks")
-    with pytest.raises(DurationError, match="slide=1 h is no whole number of days"):
+    with pytest.raises(DurationError, match="slide=1 h is not a whole number of days"):
         sliding("1 day", "1 h").on("days")
 
 
@@ -170,13 +170,16 @@ def test_units_are_those_of_the_time_column():
         (lambda: TupleWindow(0, 1), r"range=0 is not a number of rows. Write a whole number"),
         (lambda: TupleWindow(5, True), r"slide=True is not a number of rows"),
         (lambda: TupleWindow(2**62 + 1, 1), r"range=4611686018427387905 is more rows than can be numbered\. Write 2"),
-        (lambda: PartitionedWindow(5, 1, ()), r"partition=\(\) is no tuple of columns.*partition=\('device',\)"),
+        (
+            lambda: PartitionedWindow(5, 1, ()),
+            r"partition=\(\) must be a tuple of column names.*partition=\('device',\)",
+        ),
         (lambda: landmark(0), r"slide=0 is not positive"),
         (lambda: session("0 s"), r"gap=0 s is not positive"),
         (lambda: slide_by_tuple("1 s", every=0), r"every=0 is not a number of rows"),
         (lambda: SlideByTuple(Duration.of(5), every=5), r"every=5 needs an order.*by='rank'"),
         (lambda: slide_by_tuple(5, by="time"), r"by='time' is not a way to slide by tuple"),
-        (lambda: slide_by_tuple(5, 2, "rank", "n"), r"row_num='n' is not used by by='rank'"),
+        (lambda: slide_by_tuple(5, 2, "rank", "n"), r"row_num='n' needs by='row-num', but by='rank'"),
     ],
 )
 def test_what_cannot_be_a_window_says_so(build, message):

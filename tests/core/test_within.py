@@ -292,7 +292,7 @@ def test_a_band_must_fit_the_unit_of_its_columns():
         band("10 min", "10 min").reach("ticks")
     with pytest.raises(DurationError, match="after=10 has no unit"):
         band("10 min", 10).reach("microseconds")
-    with pytest.raises(DurationError, match="size=36 h is no whole number of days"):
+    with pytest.raises(DurationError, match="size=36 h is not a whole number of days"):
         tumbling("36 h").reach("days")
 
 

@@ -77,36 +77,39 @@ def test_what_only_spark_computes_is_refused_while_the_flow_is_built(expression)
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
-        ("hash(i)", r"HASH\(`i`\) is not known in process\. Compute the column before flow\.source\(…\), or run the "),
+        (
+            "hash(i)",
+            r"HASH\(`i`\) is not supported in process\. Compute the column before flow\.source\(…\), or run the ",
+        ),
         (
             "explode(l)",
-            r"makes several rows of one, but an expression computes one value\. Do that before flow\.source",
+            r"turns one row into several, but an expression computes one value\. Do that before flow\.source",
         ),
         (
             "cast(x AS string)",
-            r"DOUBLE as STRING is something else .* Cast it to a decimal before, like cast\(x AS dec",
+            r"A cast from DOUBLE to STRING would differ .* Cast it to a decimal before, like cast\(x AS dec",
         ),
         ("cast(x AS decimal(20, 4))", r"at most 15 digits before the point, like decimal\(19, 4\)\."),
         ("cast(m38 AS int)", r"Cast it to bigint before, like cast\(cast\(x AS bigint\) AS int\)\."),
         ("m / 2", r"divides decimals, .* Cast one side to DOUBLE"),
         ("m38 * 2", r"has more than 38 digits, .* Cast its sides to fewer digits, or to DOUBLE"),
-        ("s + 1", r"`s` \+ 1 has STRING and INT side by side\. Cast one to the other's type"),
-        ("d2 - d", r"`d2` - `d` is not known in process\. Write datediff\(…, …\) for the days between two dates\."),
+        ("s + 1", r"`s` \+ 1 mixes STRING and INT\. Cast one to the other's type"),
+        ("d2 - d", r"`d2` - `d` is not supported in process\. Write datediff\(…, …\) for the days between two dates\."),
         ("s + s", r"`s` \+ `s` computes with STRING\. Cast it to a number, like cast\(… AS DOUBLE\)\."),
         ("x div x", r"computes with DOUBLE\. Cast it to an integer, like cast\(… AS BIGINT\)\."),
         ("i & null", r"computes with VOID\. Cast it to an integer"),
-        ("m % 2", r"is not known in process\. Cast both sides to DOUBLE\."),
+        ("m % 2", r"is not supported in process\. Cast both sides to DOUBLE\."),
         ("s / 2", r"computes with STRING\. Cast it to a number"),
         ("left(s, x)", r"LEFT\(`s`, `x`\): argument 2 is DOUBLE"),
-        ("i and b", r"`i` gives INT, not true or false\. Compare it with something"),
+        ("i and b", r"`i` is INT, not a boolean\. Compare it with something"),
         ("round(x, i)", "Write how many digits to keep, as a number"),
         ("d + interval '1-2' year to month", "Write a number and a unit, as in INTERVAL 3 DAYS"),
         ("regexp_replace(s, '(b)', '$1')", r"the last a text without \$ and"),
         ("regexp_replace(s, 'a*', '-')", r"Write a pattern that matches one letter at least, as in 'a\+' instead of"),
         ("regexp_extract(s, '(b)', 2)", r"the pattern has no group 2\. It has 1"),
-        ("s rlike '(?=b)'", r"'\(\?=b\)' in a pattern is not known in process, or means another thing"),
+        ("s rlike '(?=b)'", r"'\(\?=b\)' in a pattern is not supported in process, or means something else there"),
         ("s rlike bad", r"Write the pattern as a text"),
-        ("array()", r"ARRAY\(\) is not known in process\. Write at least one element"),
+        ("array()", r"ARRAY\(\) is not supported in process\. Write at least one element"),
         ("st.nope", r"st has no field 'nope'\. Its fields are: a, c\.$"),
         ("st.a.b", r"st\.a has no field 'b': it is not a struct\.$"),
         ("-m38", r"is DECIMAL\(38,10\)\. Cast it to at most 34 digits"),
@@ -128,20 +131,18 @@ def test_an_expression_over_several_rows_is_refused(expression):
 def test_an_expression_does_not_depend_on_those_before():
     rows = pa.table({"s": ["2024-01-01 10:00"], "t": [0]})
     assert computed("to_date(s)", rows=rows).num_rows == 1
-    with pytest.raises(ConfigError, match=r"TO_DATE\(`s`, 'yyyy-MM-dd'\) has other arguments than those known"):
+    with pytest.raises(ConfigError, match=r"TO_DATE\(`s`, 'yyyy-MM-dd'\) has arguments that are not supported"):
         computed("to_date(s, 'yyyy-MM-dd')", rows=rows)
 
 
 @pytest.mark.parametrize("condition", ["i", "n and i > 1"])
 def test_a_condition_that_is_neither_true_nor_false_is_refused_by_its_type_in_spark(condition):
-    with pytest.raises(
-        ConfigError, match=r"gives (INT|BIGINT), not true or false\. Compare it with something, as in '"
-    ):
+    with pytest.raises(ConfigError, match=r"is (INT|BIGINT), not a boolean\. Compare it with something, as in '"):
         source().where(condition)
 
 
 def test_several_columns_are_no_condition():
-    with pytest.raises(ConfigError, match=r"'st\.\*' is no condition: it gives several columns"):
+    with pytest.raises(ConfigError, match=r"'st\.\*' is not a condition: it gives several columns"):
         source().where("st.*")
 
 

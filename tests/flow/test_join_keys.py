@@ -49,13 +49,13 @@ def test_nothing_is_said_of_a_key_that_holds(flow, streams):
 @pytest.mark.parametrize(
     ("key", "says"),
     [
-        (["oid"], r"key=\['oid'\] does not say of which stream\. Write key=\{'li': \['id'\]\}"),
-        ("oid", r"key='oid' does not say of which stream"),
+        (["oid"], r"key=\['oid'\] names no stream\. Write key=\{'li': \['id'\]\}"),
+        ("oid", r"key='oid' names no stream"),
         ({"q": ["oid"]}, r"key=\{'q': …\} names no stream of this join\. Its streams are: li, o\."),
         (
             {"li": []},
-            r"key=\{'li': \[\]\} names no column, so it tells no two rows apart\. Name the columns that do, or leave "
-            r"li out of key=: its rows are told apart by their places in the stream\.",
+            r"key=\{'li': \[\]\} names no column\. Name the columns that identify a row, or leave li out of key=: its "
+            r"rows are then identified by their position in the stream\.",
         ),
         ({"li": ["odi"]}, r"key=\{'li': …\}.*'odi'.*oid"),
         ({"li": ["oid", "line", "oid"]}, r"key=\{'li': \['oid', 'line', 'oid'\]\} names 'oid' twice\. Write it once\."),
@@ -69,7 +69,7 @@ def test_what_cannot_be_a_key_is_refused_while_the_flow_is_built(flow, streams, 
 
 
 def test_no_stream_can_be_called_key(flow, streams):
-    with pytest.raises(pk.ConfigError, match="key= says what tells rows apart, so no stream can be called that"):
+    with pytest.raises(pk.ConfigError, match=r"key= is an argument of join\(\), so no stream can be called that"):
         flow.join(li=streams["li"], key=streams["o"], on=["li.oid = key.oid"])
 
 

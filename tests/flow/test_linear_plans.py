@@ -148,8 +148,8 @@ def test_keys_that_some_stream_does_not_have_need_a_tree():
     with pytest.raises(ConfigError) as refused:
         node_of(["a.k = b.k", "b.l = c.l"])
     assert str(refused.value) == (
-        "plan='a b c' joins all streams in one operator, by keys that each of them has. a.k is a key of this join, but "
-        "on= says of no column of c that it equals it. Write plan='(a b) c', or add such a column to on=."
+        "plan='a b c' joins all streams in one operator, which needs every key in every stream. a.k is a key of this "
+        "join, but on= sets no column of c equal to it. Write plan='(a b) c', or add such a column to on=."
     )
 
 
@@ -167,5 +167,5 @@ def test_keys_that_cannot_be_compared_are_refused_by_their_names():
     flow = pk.LocalFlow()
     kinds = {"a": pa.int64(), "b": pa.int32(), "c": pa.float64()}
     streams = {n: flow.source(pa.table({"k": pa.array([1], kind), "t": [0]}), time="t") for n, kind in kinds.items()}
-    with pytest.raises(ConfigError, match=r"on='a.k': the left key is int64, the right one 'c.k' is double"):
+    with pytest.raises(ConfigError, match=r"on='a.k': the left key is int64, the right key 'c.k' is double"):
         flow.join(**streams, on=ON, plan="a b c")

@@ -68,7 +68,7 @@ class TestRefused:
             flow.join(**streams, on=ON, materialize="never")
 
     def test_what_is_decoupled_for_one_stream(self, flow, streams):
-        with pytest.raises(ConfigError, match=r"speaks of all results of a join. Write materialize=pk.late\(decoupled"):
+        with pytest.raises(ConfigError, match=r"applies to the whole join. Write materialize=pk.late\(decoupled"):
             flow.join(**streams, on=ON, materialize={"a": pk.late(decoupled=True)})
         with pytest.raises(ConfigError, match=r"late\(decoupled='yes'\) must be True or False"):
             pk.late(decoupled="yes")
@@ -78,18 +78,18 @@ class TestRefused:
             flow.join(**streams, on=ON, materialize={"c": "late"})
 
     def test_rows_that_cannot_be_read_again_from_where_they_came(self, flow):
-        with pytest.raises(ConfigError, match=r"this source is none of files. Write flow.parquet.*payload='segments'"):
+        with pytest.raises(ConfigError, match=r"does not read files. Read files with flow.parquet.*payload='segments'"):
             flow.source(ROWS, time="t", payload="source")
 
     def test_two_joins_that_want_different_things_of_one_source(self, flow, streams):
         flow.join(**streams, on=ON, materialize="late")
-        with pytest.raises(ConfigError, match="wants the payload of source 'a' to be in the source"):
+        with pytest.raises(ConfigError, match="keeps the payload of source 'a' in the source"):
             flow.join(**streams, on=ON, materialize={"a": "early"})
 
     def test_a_place_that_there_is_not(self, flow, tmp_path):
-        with pytest.raises(ConfigError, match=r"payload='disk' is no place\. Write one of auto, row, source"):
+        with pytest.raises(ConfigError, match=r"payload='disk' must be one of auto, row, source"):
             flow.parquet(tmp_path / "a", time="t", payload="disk")
 
     def test_a_column_named_like_a_place(self, flow):
-        with pytest.raises(ConfigError, match="Column '__at_x' has a name that penstock uses inside"):
+        with pytest.raises(ConfigError, match="Column '__at_x' has a name that penstock reserves"):
             flow.source(pa.table({"t": [1], "__at_x": [1]}), time="t")

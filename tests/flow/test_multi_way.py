@@ -168,7 +168,7 @@ def test_joins_are_named_after_the_streams_they_join(flow, streams):
             {"on": ON, "plan": "(o p) li"},
             r"no predicate of on= names both\. Write plan=.*, or add to on= what joins them",
         ),
-        ({"on": ON, "within": 5}, r"within=5 does not say how near in time"),
+        ({"on": ON, "within": 5}, r"within=5 is not a time condition"),
         ({"on": ON, "time": "q"}, r"time='q' is not a time of the results\. Write 'latest', 'earliest', or one of li"),
     ],
 )
@@ -178,7 +178,7 @@ def test_what_cannot_be_joined_is_refused_while_the_flow_is_built(flow, streams,
 
 
 def test_a_join_needs_two_streams_of_this_flow(flow, streams):
-    with pytest.raises(pk.ConfigError, match="A join takes two streams or more"):
+    with pytest.raises(pk.ConfigError, match="A join takes two or more streams"):
         flow.join(li=streams["li"], on="li.oid = o.oid")
     with pytest.raises(pk.ConfigError, match="o=… is a Table, not a stream of this flow"):
         flow.join(li=streams["li"], o=LINES, on="li.oid = o.oid")
@@ -211,10 +211,12 @@ def test_times_with_and_without_a_zone_are_refused(flow):
         flow.source(pa.table({"k": [1], "t": pa.array([0], pa.timestamp("us", zone))}), time="t", name=f"z{zone}")
         for zone in ("UTC", None)
     )
-    with pytest.raises(pk.ConfigError, match="The time of a is a timestamp with a zone, that of b one without"):
+    with pytest.raises(
+        pk.ConfigError, match="The time of a is a timestamp with a time zone, the time of b is one without"
+    ):
         flow.join(a=a, b=b, on="a.k = b.k")
     with pytest.raises(
-        pk.ConfigError, match="time of the left stream is a timestamp with a zone, that of the right one"
+        pk.ConfigError, match="time of the left stream is a timestamp with a time zone, the time of the right one"
     ):
         a.join(b, on="k", within=pk.always())
 
@@ -292,7 +294,7 @@ def test_a_key_that_cannot_be_compared_is_told_of_as_a_key(flow, streams):
 @pytest.mark.parametrize(("payload", "when"), [("row", "late"), ("segments", "early")])
 def test_materialize_and_payload_may_not_contradict_each_other(flow, streams, payload, when):
     other = flow.source(pa.table({"oid": [1], "t": [0]}), time="t", name="other", payload=payload)
-    with pytest.raises(pk.ConfigError, match=f"materialize='{when}' of x is contrary to payload='{payload}' of source"):
+    with pytest.raises(pk.ConfigError, match=f"materialize='{when}' of x contradicts payload='{payload}' of source"):
         flow.join(li=streams["li"], x=other, on="li.oid = x.oid", materialize={"x": when})
 
 

@@ -44,7 +44,7 @@ def test_names_that_differ_only_by_case_are_columns_of_their_own():
     assert evaluate.where(rows, "A = 4 AND a = 2").to_pylist() == [{"a": 2, "A": 4, "A_1": 6, "b": 8}]
     assert evaluate.select(rows, ["A + a AS s", "A", "A_1", "B"]).to_pylist()[0] == {"s": 4, "A": 3, "A_1": 5, "b": 7}
     upper = pa.table({"aB": [1], "Ab": [2]})
-    with pytest.raises(ConfigError, match=r"column='ab' may be 'aB' or 'Ab'\. Write it in upper and lower case as"):
+    with pytest.raises(ConfigError, match=r"column='ab' is ambiguous: it may be 'aB' or 'Ab'\. Write the name exactly"):
         evaluate.where(upper, "ab > 0")
 
 
@@ -61,8 +61,8 @@ def test_pairs_may_have_names_that_differ_only_by_case():
     ("condition", "message"),
     [
         ("l.y > 0", r"'l.y > 0' cannot be computed: column='y' is not a column of this side of the join"),
-        ("x > 0", r"x is not a column of a pair\. Write l\.x for the left row's or r\.x for the right row's"),
-        ("l.x", r"'l.x' cannot be computed: l.x gives BIGINT, not true or false\. Compare it with something"),
+        ("x > 0", r"x is not a column of a pair\. Write l\.x for the left row, or r\.x for the right row"),
+        ("l.x", r"'l.x' cannot be computed: l.x is BIGINT, not a boolean\. Compare it with something"),
     ],
 )
 def test_a_condition_that_names_no_column_of_a_pair_is_refused(condition, message):

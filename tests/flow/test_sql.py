@@ -663,11 +663,11 @@ def test_groups_by_the_times_of_a_join_may_have_a_method_too():
 @pytest.mark.parametrize(
     ("sql", "options", "message"),
     [
-        ("SELECT * FROM s", {"emit": "update"}, r"emit='update' is about the aggregates of windows, but the query has"),
+        ("SELECT * FROM s", {"emit": "update"}, r"emit='update' applies to window aggregates, but the query has"),
         (
             "SELECT * FROM s [RANGE 1 WATTR t], a [RANGE 1 WATTR t] WHERE s.k = a.k",
             {"method": "wid"},
-            r"method='wid' is about .* has none\. Leave it out, or join with stream\.join\(…, method=…\)",
+            r"method='wid' applies to .* has none\. Leave it out, or join with stream\.join\(…, method=…\)",
         ),
         (COUNTS, {"method": "quickly"}, r"method='quickly' is not one of auto, paned, differential"),
         (COUNTS, {"emit": "soon"}, r"emit='soon' is not one of final, update"),
@@ -685,7 +685,7 @@ def test_options_are_refused_where_they_mean_nothing(sql, options, message):
 
 def test_a_stream_cannot_be_called_as_an_option():
     flow = flow_of("s")
-    with pytest.raises(ConfigError, match=r"emit= says how to aggregate, so no stream can be called that\. Choose"):
+    with pytest.raises(ConfigError, match=r"emit= is an argument of sql\(\), so no stream can be called that\. Choose"):
         flow.sql("SELECT * FROM emit", emit=flow.sql("SELECT * FROM s"))
 
 
@@ -780,7 +780,7 @@ def test_what_a_flow_cannot_do_is_refused_where_the_query_asks_for_it(sql, place
 
 def test_streams_of_another_flow_are_refused():
     with pytest.raises(
-        ConfigError, match=r"s=… is a stream of another flow, not a stream of this flow\. Give one that flow\.source"
+        ConfigError, match=r"s=… is a stream of another flow, not a stream of this flow\. Pass one made by flow\.source"
     ):
         flow_of().sql("SELECT * FROM s", s=flow_of("s").sql("SELECT * FROM s"))
 
@@ -788,7 +788,7 @@ def test_streams_of_another_flow_are_refused():
 def test_the_format_of_a_date_is_kept():
     flow = pk.LocalFlow()
     flow.source(pa.table({"s": ["2024-01-01"], "t": [0]}), time="t", name="a")
-    with pytest.raises(ConfigError, match=r"TO_DATE\(`s`, 'yyyy-MM-dd'\) has other arguments than those known"):
+    with pytest.raises(ConfigError, match=r"TO_DATE\(`s`, 'yyyy-MM-dd'\) has arguments that are not supported"):
         flow.sql("SELECT to_date(s, 'yyyy-MM-dd') AS d FROM a")
 
 

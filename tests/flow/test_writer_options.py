@@ -31,7 +31,7 @@ def test_options_become_text_as_spark_reads_it(orders):
         ({"partitionBy": "shpo"}, "partitionBy='shpo' is not a column of this stream. Did you mean 'shop'?"),
         ({"PARTITIONBY": 3}, "partitionBy=3 names no column. Write one in quotes, or a list of them."),
         ({"partitionBy": []}, r"partitionBy=\[\] names no column"),
-        ({"partitionBy": ["t", "eur", "shop"]}, "takes every column, so nothing is left to write"),
+        ({"partitionBy": ["t", "eur", "shop"]}, "names every column, so none is left to write"),
         ({"mode": "overwrite"}, r"mode='overwrite' cannot be an option: to_format\(\) always appends"),
         ({"bucketBy": 8}, "bucketBy=8 cannot be an option: Spark buckets only tables of its catalog"),
         ({"sortBy": "t"}, "sortBy='t' cannot be an option"),

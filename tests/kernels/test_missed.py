@@ -182,5 +182,7 @@ def test_a_source_may_not_have_a_column_that_the_late_outlet_calls_its_own():
     flow = pk.LocalFlow()
     stream = flow.source(pa.table({"t": [1], "missed_from": [2]}), time="t")
     assert stream.late.to_memory().table().num_rows == 0
-    with pytest.raises(ConfigError, match=r"A source has a column 'missed_from', which is what \.late calls"):
+    with pytest.raises(
+        ConfigError, match=r"Column 'missed_from' of a source has the name of a column that \.late adds"
+    ):
         _ = stream.window(range=10).agg(n=pk.count()).late

@@ -453,17 +453,17 @@ def test_having_keeps_the_results_for_which_it_holds_as_where_does():
     [
         (
             "m > 1",
-            r"having='m > 1' is no condition on the results, which have k, window_start, window_end, n: .*'m > 1' can",
+            r"having='m > 1' is not a condition on the results, which have k, window_start, window_end, n: .*'m > 1'",
         ),
-        ("n >", r"having='n >' is no condition on the results, .* is not a Spark SQL expression"),
+        ("n >", r"having='n >' is not a condition on the results, .* is not a Spark SQL expression"),
         (
             3,
-            r"having=3 is no condition on the results, .* 3 is a int; in a local flow, write the expression as",
+            r"having=3 is not a condition on the results, .* 3 is a int; in a local flow, write the expression as",
         ),
         (
             pk.count(),
             r"having=Count\(.*\) is an aggregate, but having= is a condition on the results, as having='n > 10'\. "
-            r"For a column called having, name it otherwise here and write \.select\(…, 'n AS having'\) after it",
+            r"To get a column called having, use another name here and rename it: \.select\(…, 'n AS having'\)\.$",
         ),
         (pk.median("id"), r"having=.* is an aggregate, but having= is a condition"),
     ],
@@ -563,7 +563,7 @@ def test_the_console_shows_the_first_rows_of_epochs_that_have_any(capsys):
 
 def test_a_writer_of_sparks_is_refused_with_what_to_use_instead():
     _, a = flow_of(table((1, 0)))
-    with pytest.raises(ConfigError, match=r"format kafka is a writer of Spark's\. In a local flow use to_parquet"):
+    with pytest.raises(ConfigError, match=r"format kafka is a Spark writer\. In a local flow use to_parquet"):
         a.to_format("kafka", topic="x").run()
 
 
@@ -597,7 +597,7 @@ def test_a_flow_without_sink_or_with_an_unused_source_is_refused():
     with pytest.raises(FlowError, match=r"The flow has no sink, so nothing would come out\. Add one, as in"):
         flow.run()
     a.to_memory()
-    with pytest.raises(FlowError, match=r"Source 'b' leads to no sink\. Leave it out, or write its stream somewhere"):
+    with pytest.raises(FlowError, match=r"Source 'b' leads to no sink\. Leave it out, or write its stream to a sink"):
         flow.run()
 
 
@@ -605,12 +605,12 @@ def test_a_flow_without_sink_or_with_an_unused_source_is_refused():
     ("data", "kind"), [([1, 2], "list"), ("orders.csv", "str"), ("", "str"), (iter([1]), "list_iterator")]
 )
 def test_a_source_that_is_no_arrow_table_is_refused(data, kind):
-    with pytest.raises(ConfigError, match=f"reads Arrow tables, but this source is a {kind}. Give a pyarrow.Table"):
+    with pytest.raises(ConfigError, match=f"reads Arrow tables, but this source is a {kind}. Pass a pyarrow.Table"):
         pk.LocalFlow().source(data, time="t")
 
 
 def test_a_source_without_a_table_is_refused():
-    with pytest.raises(ConfigError, match=r"This source is empty, .* Give at least one pyarrow.Table"):
+    with pytest.raises(ConfigError, match=r"This source is empty, .* Pass at least one pyarrow.Table"):
         pk.LocalFlow().source([], time="t")
 
 
@@ -698,7 +698,7 @@ def test_a_flow_runs_once():
     flow = pk.LocalFlow()
     flow.source((pa.table({"t": [n]}) for n in range(3)), time="t").to_memory()
     flow.run(end=False)
-    with pytest.raises(FlowError, match=r"This flow has run\. .* Build it again to run it again\."):
+    with pytest.raises(FlowError, match=r"This flow has already run\. .* Build it again to run it again\."):
         flow.run()
 
 
@@ -709,6 +709,6 @@ def test_results_of_another_flow_are_neither_replaced_nor_mixed_with_new_ones(tm
         flow.run()
 
     run(1, 2, 3, 4)
-    with pytest.raises(ConfigError, match=r"the folder has results of a flow that ran before, epoch=\d among them"):
+    with pytest.raises(ConfigError, match=r"the folder already has results of another flow, such as epoch=\d"):
         run(100)
     assert sorted(pq.read_table(tmp_path / "out").column("t").to_pylist()) == [1, 2, 3, 4]

@@ -161,12 +161,12 @@ def test_what_would_wait_for_the_end_of_the_source_is_refused_while_the_flow_is_
     ("progress", "message"),
     [
         (lambda: pk.punctuated("done", by="senser"), r"by='senser' is not a column .* Did you mean 'sensor'\?"),
-        (lambda: pk.punctuated("done", by="t"), r"punctuated\(by='t'\) groups rows by their time"),
+        (lambda: pk.punctuated("done", by="t"), r"punctuated\(by='t'\) groups rows by the time column"),
         (lambda: pk.punctuated("done", by=[]), r"punctuated\(by=\[\]\) names no column"),
         (lambda: pk.punctuated("done", by=["x", "x"]), r"names 'x' twice"),
         (
             lambda: pk.punctuated("done", overall="all"),
-            r"two columns that speak of all rows\. Leave overall= out, or add",
+            r"two columns with the bound of all rows\. Leave overall= out, or add",
         ),
         (
             lambda: pk.punctuated("done", by="x", overall="sensor"),

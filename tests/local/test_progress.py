@@ -103,7 +103,7 @@ def test_explain_says_what_distinct_does():
         ({"on": "nope"}, "on='nope' is not a column"),
         ({"on": []}, r"on=\[\] names no column. Write on='id', or leave it out to compare whole rows."),
         ({"on": ["k", "t"], "within": 5}, r"on='t' is the time column: .* Leave out one of the two."),
-        ({"on": "k", "within": 0}, r"within=0 is not a length of time: nothing would be a duplicate"),
+        ({"on": "k", "within": 0}, r"within=0 is not positive, so nothing would be a duplicate"),
         ({"on": "k", "within": "5 s"}, r"within=5 s is real time, but the time column is an integer"),
     ],
 )

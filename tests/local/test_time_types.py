@@ -152,9 +152,9 @@ def test_dates_join_by_every_method_that_spills(method, kind):
     [
         (
             pk.Ewj(idle_gap="15 s"),
-            r"idle_gap=15 s is no whole number of days, but the time column is a date\. Write whole",
+            r"idle_gap=15 s is not a whole number of days, but the time column is a date\. Write whole",
         ),
-        (pk.Rpwj(slide="1 h"), r"slide=1 h is no whole number of days"),
+        (pk.Rpwj(slide="1 h"), r"slide=1 h is not a whole number of days"),
         (pk.AhEwj(count_epoch=5), r"count_epoch=5 has no unit\. The time column counts days"),
         (pk.Ewj(idle_gap="-1 d"), r"idle_gap='-1 d' is negative\. Write 0 or more\."),
     ],
@@ -203,7 +203,7 @@ def test_times_that_cannot_be_compared_exactly_are_refused(kind):
 
 def test_a_window_finer_than_a_day_over_dates_is_refused():
     flow = pk.LocalFlow()
-    with pytest.raises(DurationError, match=r"range=1 h is no whole number of days, but the time column is a date"):
+    with pytest.raises(DurationError, match=r"range=1 h is not a whole number of days, but the time column is a date"):
         flow.source(table(pa.date32(), [(1, 1)]), time="t").window(range="1 h").agg(n=pk.count())
 
 

@@ -183,7 +183,7 @@ def test_results_of_another_flow_are_neither_replaced_nor_mixed_with_new_ones(sp
     flow.run()
     anew = pk.Flow(spark, checkpoint=str(tmp_path / "another"), memory="64 MB")
     anew.source(spark.range(3), time="id").to_parquet(str(tmp_path / "out"))
-    with pytest.raises(pk.ConfigError, match=r"the folder has results of a flow that ran before, epoch=\d among them"):
+    with pytest.raises(pk.ConfigError, match=r"the folder already has results of another flow, such as epoch=\d"):
         anew.run()
     assert spark.read.parquet(str(tmp_path / "out")).count() == 3
 

@@ -29,10 +29,10 @@ def is_whole(value: object) -> TypeGuard[int]:
 def check_quantile(share: object) -> None:
     """Raise an error unless the share of values below a quantile is one."""
     if not is_number(share) or not 0 <= share <= 1:
-        raise ConfigError(f"quantile={share!r} is not a share. Write a number from 0 to 1, as 0.99.")
+        raise ConfigError(f"quantile={share!r} must be a number from 0 to 1, such as 0.99.")
 
 
 def check_suffix(suffix: object) -> None:
     """Raise an error unless ``suffix=`` is text."""
     if not isinstance(suffix, str):
-        raise ConfigError(f"suffix={suffix!r} is not text. Write what to append to a name that is taken, as '_right'.")
+        raise ConfigError(f"suffix={suffix!r} must be a string: what to append to a name that is taken, like '_right'.")

@@ -111,7 +111,7 @@ class Duration:
         days, rest = divmod(self.amount, _DAY)
         if rest:
             raise DurationError(
-                f"{argument}={self} is no whole number of days, but the time column is a date. "
+                f"{argument}={self} is not a whole number of days, but the time column is a date. "
                 f"Write whole days, or make the column a timestamp."
             )
         return days

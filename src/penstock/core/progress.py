@@ -211,7 +211,7 @@ class Blocks:
         """The length must be one on the time column."""
         self.origin.on(unit, "origin")
         if self.length.on(unit, "length") <= 0:
-            raise ConfigError(f"blocks(length={self.length}) is no length. Write how much time one block holds.")
+            raise ConfigError(f"blocks(length={self.length}) must be positive. Write how much time one block holds.")
 
     def bound(self, track: Track, unit: TimeUnit, now: int) -> Time:
         """Where the latest block seen starts."""
@@ -308,14 +308,14 @@ def punctuated(
             if not isinstance(name, str):
                 raise ConfigError.not_a_column(argument, name)
     if by is not None and not groups:
-        raise ConfigError("punctuated(by=[]) names no column. Name those that make a group, or leave by= out.")
+        raise ConfigError("punctuated(by=[]) names no column. Name the columns to group by, or leave by= out.")
     twice = next((name for name in groups if groups.count(name) > 1), None)
     if twice is not None:
         raise ConfigError(f"punctuated(by={list(groups)}) names {twice!r} twice. Name each column once.")
     if overall is not None and not groups:
         raise ConfigError(
-            f"punctuated({column!r}, overall={overall!r}) has two columns that speak of all rows. Leave overall= out, "
-            f"or add by= if {column!r} speaks of one group at a time."
+            f"punctuated({column!r}, overall={overall!r}) names two columns with the bound of all rows. Leave overall= "
+            f"out, or add by= if {column!r} holds the bound of one group."
         )
     return Punctuated(column, _idle(idle), groups, overall)
 

@@ -131,7 +131,7 @@ class PartitionedWindow:
         columns = self.partition if isinstance(self.partition, tuple | list) else ()
         if not columns or not all(isinstance(name, str) for name in columns):
             raise WindowError(
-                f"partition={self.partition!r} is no tuple of columns to partition by. "
+                f"partition={self.partition!r} must be a tuple of column names. "
                 f"Write partition=('device',), or use TupleWindow for one count over all rows."
             )
 
@@ -212,7 +212,7 @@ class SlideByTuple:
                 f"Write by='row-num' to count arrivals, or by='rank' to count in order of time."
             )
         if self.row_num is not None and self.by != "row-num":
-            raise WindowError(f"row_num={self.row_num!r} is not used by by={self.by!r}. Leave it out, or by='row-num'.")
+            raise WindowError(f"row_num={self.row_num!r} needs by='row-num', but by={self.by!r}. Leave row_num= out.")
 
     def on(self, unit: TimeUnit) -> TupleSlides:
         """These windows over a time column of `unit`."""

@@ -60,8 +60,8 @@ def cast(value: Value, to: str, *, safe: bool = False) -> Value:
     sql = _cast(value, to, "NULL" if safe else None)
     if sql is None:
         raise ConfigError(
-            f"{value.spark_type} as {Value('', to).spark_type} is something else in process than in Spark, or refused "
-            f"there. {_instead(value, to)}"
+            f"A cast from {value.spark_type} to {Value('', to).spark_type} would differ from Spark in process, or "
+            f"Spark rejects it. {_instead(value, to)}"
         )
     sure = value.sure and (to == "VARCHAR" or widened([value.kind, to]) == to)
     # What names no column Spark computes step by step before it leaves out the FLOAT.

@@ -118,8 +118,8 @@ def _of_pairs(sides: Sides) -> Find:
         side = parts[0].lower()
         if side not in names or len(parts) < 2:
             raise ConfigError(
-                f"{'.'.join(parts)} is not a column of a pair. Write l.{parts[-1]} for the left row's or r.{parts[-1]} "
-                f"for the right row's."
+                f"{'.'.join(parts)} is not a column of a pair. Write l.{parts[-1]} for the left row, or r.{parts[-1]} "
+                f"for the right row."
             )
         return sides["lr".index(side)][names[side].find(parts[1])], parts[2:]
 
@@ -224,8 +224,8 @@ class _Names:
             return name
         if len(alike) > 1:
             raise ConfigError(
-                f"column={name!r} may be {' or '.join(map(repr, alike))}. Write it in upper and lower case as the "
-                f"column is."
+                f"column={name!r} is ambiguous: it may be {' or '.join(map(repr, alike))}. Write the name exactly as "
+                f"the column spells it, in upper and lower case."
             )
         if not alike:
             raise ConfigError.unknown_column("column", name, self._names, self._of)
@@ -299,7 +299,7 @@ class _Columns:
         """A condition over these columns."""
         bound = self.bound(_parsed(written), written, find)
         if bound.value is None:
-            raise ConfigError(f"{written!r} is no condition: it gives several columns. Compare one with something.")
+            raise ConfigError(f"{written!r} is not a condition: it gives several columns. Compare one of them.")
         try:
             check_condition(bound.value, written)
         except ConfigError as error:
@@ -612,6 +612,6 @@ def _cannot(written: Sequence[str], error: Exception) -> ConfigError:
 def _not_an_expression(written: str, error: Exception) -> ConfigError:
     if isinstance(error, RecursionError):
         return ConfigError(
-            f"{written[:60]!r}… is nested too deeply to be read. Compute parts of it in a .select(…) before."
+            f"{written[:60]!r}… is nested too deeply to be read. Compute parts of it in an earlier .select(…)."
         )
     return ConfigError(f"{written!r} is not a Spark SQL expression: {_COLOURS.sub('', str(error))}")

@@ -98,7 +98,7 @@ def check_condition(value: Value, written: str) -> None:
     """Refuse a value that is neither true nor false where one is needed."""
     if value.family not in ("boolean", "null"):
         raise ConfigError(
-            f"{written} gives {value.spark_type}, not true or false. Compare it with something, as in '{written} > 0'."
+            f"{written} is {value.spark_type}, not a boolean. Compare it with something, as in '{written} > 0'."
         )
 
 

@@ -112,7 +112,7 @@ class Meaning:
         value = self._of(node)
         if len(value.sql) > _LONGEST:
             raise ConfigError(
-                f"{_written(node)[:60]}… is nested too deeply. Compute parts of it in a .select(…) before."
+                f"{_written(node)[:60]}… is nested too deeply. Compute parts of it in an earlier .select(…)."
             )
         return value
 
@@ -124,7 +124,7 @@ class Meaning:
             )
         if isinstance(node, exp.UDTF):
             raise ConfigError(
-                f"{_written(node)} makes several rows of one, but an expression computes one value. Do that before "
+                f"{_written(node)} turns one row into several, but an expression computes one value. Do that before "
                 f"flow.source(…)."
             )
         self._check_precedence(node)
@@ -149,7 +149,7 @@ class Meaning:
             added = isinstance(node, exp.DPipe) and place == "expression" and isinstance(part, exp.Add | exp.Sub)
             if within or negated or added:
                 raise ConfigError(
-                    f"{_written(node)} has operators side by side that Spark reads in another order, or refuses. "
+                    f"{_written(node)} combines operators that Spark parses in another order, or rejects. "
                     f"Write ({_written(part)})."
                 )
 
@@ -166,7 +166,7 @@ class Meaning:
             raise ConfigError(f"{_written(node)}: {refused}") from None
         self.by_zone |= FUNCTIONS[name].goes_by_zone(values)
         if found is None:
-            raise ConfigError(f"{_written(node)} has other arguments than those known in process. {_INSTEAD}")
+            raise ConfigError(f"{_written(node)} has arguments that are not supported in process. {_INSTEAD}")
         return found
 
     def _as(self, value: Value, to: str, *, safe: bool = False) -> Value:
@@ -276,8 +276,8 @@ class Meaning:
         a, b = self._numeric(node.this, node), self._numeric(node.expression, node)
         if "decimal" in (a.family, b.family) and "float" not in (a.family, b.family):
             raise ConfigError(
-                f"{_written(node)} divides decimals, whose digits Spark counts in a way of its own. Cast one side to "
-                f"DOUBLE, or the result will not be the same."
+                f"{_written(node)} divides decimals, and Spark's rules for the digits of the result are not supported "
+                f"in process. Cast one side to DOUBLE."
             )
         a, b = self._as(a, "DOUBLE"), self._as(b, "DOUBLE")
         return self._unless_zero(node, a, b, f"({a.sql} / {b.sql})", "DOUBLE")
@@ -568,7 +568,7 @@ class Meaning:
     def _condition(self, part: exp.Expression, *, may_be_null: bool = True) -> str:
         value = self.of(part)
         if value.family == "null" and not may_be_null:
-            raise ConfigError(f"{_written(part)} is no condition: Spark refuses a NULL after WHEN. Leave it out.")
+            raise ConfigError(f"{_written(part)} is not a condition: Spark rejects NULL after WHEN. Leave it out.")
         check_condition(value, _written(part))
         return f"({value.sql})"
 
@@ -598,7 +598,7 @@ class Meaning:
 
     def _mixed(self, node: exp.Expression, a: Value, b: Value) -> ConfigError:
         return ConfigError(
-            f"{_written(node)} has {a.spark_type} and {b.spark_type} side by side. Cast one to the other's type, like "
+            f"{_written(node)} mixes {a.spark_type} and {b.spark_type}. Cast one to the other's type, like "
             f"cast(… AS {b.spark_type})."
         )
 
@@ -662,7 +662,7 @@ def _number(text: str) -> Value:
         whole, _, fraction = text.lstrip("-").partition(".")
         kind = decimal(max(len((whole + fraction).lstrip("0")), len(fraction), 1), len(fraction))
     elif isinf(float(text)):
-        raise ConfigError(f"{text} is beyond the numbers of a DOUBLE. Write cast('inf' AS DOUBLE) for infinity.")
+        raise ConfigError(f"{text} is out of range for DOUBLE. Write cast('inf' AS DOUBLE) for infinity.")
     else:
         return Value(f"CAST('{text}' AS DOUBLE)", "DOUBLE", sure=True)
     if kind is None:
@@ -676,7 +676,7 @@ def _suffixed(node: exp.Cast, sign: str = "") -> Value:
     if suffix.upper() == "BD":
         kind = decimal(len(digits.lstrip("-0")) or 1, 0)
         if kind is None or not re.fullmatch(r"-?[\d.]+", digits):
-            raise ConfigError(f"{digits}{suffix} is not known in process. Write it without an exponent and suffix.")
+            raise ConfigError(f"{digits}{suffix} is not supported in process. Write it without exponent and suffix.")
         return _number(digits) if "." in digits else Value(f"CAST({digits} AS {kind})", kind, sure=True)
     kind = _TYPES[node.to.this]
     if kind in INTEGERS:
@@ -684,7 +684,7 @@ def _suffixed(node: exp.Cast, sign: str = "") -> Value:
     else:
         fits = abs(float(digits)) <= _LARGEST[kind]
     if not fits:
-        raise ConfigError(f"{digits}{suffix} is beyond the numbers of a {Value('', kind).spark_type}.")
+        raise ConfigError(f"{digits}{suffix} is out of range for {Value('', kind).spark_type}.")
     if kind in INTEGERS:
         return Value(f"CAST({digits} AS {kind})", kind, number=digits, sure=True)
     return Value(f"CAST('{digits}' AS {kind})", kind, sure=True)
@@ -695,7 +695,7 @@ def _kinds_of(values: Sequence[Value]) -> list[str]:
 
 
 def _unknown(node: exp.Expression, instead: str = _INSTEAD) -> ConfigError:
-    return ConfigError(f"{_written(node)} is not known in process. {instead}")
+    return ConfigError(f"{_written(node)} is not supported in process. {instead}")
 
 
 def _written(node: exp.Expression) -> str:

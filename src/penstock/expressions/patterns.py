@@ -78,7 +78,7 @@ def pattern(java: str) -> Pattern:
         token = _TOKEN.match(java, place)
         if token is None or any(int(times) > _MOST_TIMES for times in re.findall(r"\d+", token["times"] or "")):
             raise ConfigError(
-                f"{java[place : place + 10]!r} in a pattern is not known in process, or means another thing"
+                f"{java[place : place + 10]!r} in a pattern is not supported in process, or means something else there"
             )
         kind, word = str(token.lastgroup), token[0]
         kinds.add(kind)
@@ -94,7 +94,9 @@ def pattern(java: str) -> Pattern:
     try:
         parsed = re.compile(shape)
         if any(re.fullmatch(group, "") for group in repeated):
-            raise ConfigError(f"the pattern {java!r} repeats what may be empty, which is matched otherwise in process")
+            raise ConfigError(
+                f"the pattern {java!r} repeats a part that may be empty, which matches differently in process"
+            )
     except re.error as unread:
         raise ConfigError(f"the pattern {java!r} cannot be read: {unread}") from None
     only_ascii = "word" in kinds or (flags is not None and "i" in flags[1])

@@ -76,10 +76,7 @@ def read_trigger(trigger: str) -> int:
     """
     every = Duration.of(trigger, "trigger").on("microseconds", "trigger")
     if every < 0:
-        raise ConfigError(
-            f"trigger={trigger!r} is negative, and no epoch begins before the last. Write how often epochs begin, "
-            f"as in '1 s'."
-        )
+        raise ConfigError(f"trigger={trigger!r} is negative. Write how often an epoch starts, as in '1 s'.")
     return every
 
 
@@ -108,7 +105,7 @@ def _check_schema(schema: Any) -> None:
 
 def _text(name: Any) -> str | None:
     if name is not None and not isinstance(name, str):
-        raise ConfigError(f"name={name!r} is not text. Write a name in quotes, or leave name= out.")
+        raise ConfigError(f"name={name!r} must be a string. Write a name in quotes, or leave name= out.")
     return name
 
 
@@ -127,13 +124,13 @@ def _check_punctuated(policy: Punctuated, columns: pa.Schema, time: str) -> None
             raise ConfigError.unknown_column("by", column, columns.names)
         if column == time:
             raise ConfigError(
-                f"punctuated(by={column!r}) groups rows by their time, of which a bound speaks. Name the columns that "
-                f"say whose rows are complete, like 'sensor'."
+                f"punctuated(by={column!r}) groups rows by the time column, which the bounds are about. Name columns "
+                f"that identify a group, like 'sensor'."
             )
         if pa.types.is_nested(columns.field(column).type):
             raise ConfigError(
-                f"punctuated(by={column!r}) is of type {columns.field(column).type}, and windows cannot be grouped by "
-                f"that. Name one of its fields, as a column of its own."
+                f"punctuated(by={column!r}) is of type {columns.field(column).type}, which windows cannot be grouped "
+                f"by. Make one of its fields a column in the source, and name that."
             )
 
 
@@ -190,14 +187,14 @@ class Flow(abc.ABC):
         columns = self._columns_of(data)
         for taken in columns.names:
             if taken in RESERVED or taken.startswith(PLACE):
-                raise ConfigError(f"Column {taken!r} has a name that penstock uses inside. Rename it in the source.")
+                raise ConfigError(f"Column {taken!r} has a name that penstock reserves. Rename it in the source.")
         if payload not in get_args(Payload):
-            raise ConfigError(f"payload={payload!r} is no place. Write one of {', '.join(get_args(Payload))}.")
+            raise ConfigError(f"payload={payload!r} must be one of {', '.join(get_args(Payload))}.")
         if payload == "source" and not files:
             raise ConfigError(
-                "payload='source' leaves columns in files that Arrow can read again, and this source is none of files. "
-                "Write flow.parquet(…) or its kin for files, or payload='segments', which puts the columns into the "
-                "checkpoint once."
+                "payload='source' leaves columns in the files that Arrow reads, but this source does not read files. "
+                "Read files with flow.parquet(…) or its siblings, or write payload='segments', which copies the "
+                "columns into the checkpoint once."
             )
         check_unique(columns, "The source has")
         unit = time_unit(columns, time)
@@ -209,7 +206,7 @@ class Flow(abc.ABC):
             _check_punctuated(policy, columns, time)
         label = _text(name) or f"source{len(self._sources)}"
         if any(known.name == label for known in self._sources):
-            raise ConfigError(f"name={label!r} is another source's name. Choose one of its own.")
+            raise ConfigError(f"name={label!r} is already the name of another source. Choose another one.")
         node = SourceNode(
             columns=columns,
             time=time,
@@ -392,7 +389,7 @@ class Flow(abc.ABC):
         for name, value in options.items():
             if isinstance(value, Stream):
                 raise ConfigError(
-                    f"{name}= says how to aggregate, so no stream can be called that. Choose another name."
+                    f"{name}= is an argument of sql(), so no stream can be called that. Choose another name."
                 )
         self._check_streams(streams)
         return build(query, self._streams | streams, options)
@@ -440,9 +437,9 @@ class Flow(abc.ABC):
         [{'order': 1, 'who': 'ann', 'city': 'Ghent'}, {'order': 2, 'who': 'bob', 'city': 'Ghent'}]
         """
         if isinstance(key, Stream):
-            raise ConfigError("key= says what tells rows apart, so no stream can be called that. Choose another name.")
+            raise ConfigError("key= is an argument of join(), so no stream can be called that. Choose another name.")
         if len(streams) < 2:
-            raise ConfigError("A join takes two streams or more. Write flow.join(a=…, b=…, on=['a.k = b.k']).")
+            raise ConfigError("A join takes two or more streams. Write flow.join(a=…, b=…, on=['a.k = b.k']).")
         self._check_streams(streams)
         homes = asked_homes(streams, materialize, self._homes)
         apart = isinstance(materialize, Late) and materialize.decoupled
@@ -455,7 +452,7 @@ class Flow(abc.ABC):
         for name, stream in streams.items():
             if not isinstance(stream, Stream) or stream._flow is not self:
                 what = "a stream of another flow" if isinstance(stream, Stream) else f"a {type(stream).__name__}"
-                raise ConfigError(f"{name}=… is {what}, not a stream of this flow. Give one that flow.source(…) made.")
+                raise ConfigError(f"{name}=… is {what}, not a stream of this flow. Pass one made by flow.source(…).")
 
     @abc.abstractmethod
     def start(self, trigger: str | None = None) -> Query:
@@ -522,14 +519,16 @@ class Flow(abc.ABC):
         if isinstance(sink, ParquetSink):
             for other in self._sinks:
                 if isinstance(other, ParquetSink) and other.path.rstrip("/") == sink.path.rstrip("/"):
-                    raise ConfigError(f"to_parquet({sink.path!r}) is another sink's path. Each needs one of its own.")
+                    raise ConfigError(
+                        f"to_parquet({sink.path!r}) is already the folder of another sink. Use another one."
+                    )
         self._sinks.append(sink)
 
     def _operator_name(self, name: str | None, kind: str) -> str:
         """The name that a new operator gets. It is taken only once the operator is there: building it may fail."""
         label = _text(name) or f"{kind}{len(self._operators)}"
         if label in self._operators:
-            raise ConfigError(f"name={label!r} is another operator's name. Choose one of its own.")
+            raise ConfigError(f"name={label!r} is already the name of another operator. Choose another one.")
         if not label.replace("-", "_").isidentifier() or len(label.encode()) > _LONGEST:
             raise ConfigError(
                 f"name={label!r} becomes a folder: use letters, digits, '-' and '_', {_LONGEST} of them at most."
@@ -547,7 +546,7 @@ class Flow(abc.ABC):
         used = {node.name for node in sources_of(*(sink.node for sink in self._sinks))}
         unused = [node.name for node in self._sources if node.name not in used]
         if unused:
-            raise FlowError(f"Source {unused[0]!r} leads to no sink. Leave it out, or write its stream somewhere.")
+            raise FlowError(f"Source {unused[0]!r} leads to no sink. Leave it out, or write its stream to a sink.")
 
     @property
     def _roots(self) -> list[Node]:

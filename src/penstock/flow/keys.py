@@ -36,8 +36,8 @@ def common_key(left: pa.Field, right: pa.Field) -> pa.DataType:
     common = _common(ours, theirs)
     if common is None:
         raise ConfigError(
-            f"on={left.name!r}: the left key is {left.type}, the right one {right.name!r} is {right.type}, and "
-            f"penstock has no type to compare them in that keeps every value of both. Cast one of them first: "
+            f"on={left.name!r}: the left key is {left.type}, the right key {right.name!r} is {right.type}, and no "
+            f"common type holds every value of both. Cast one of them first: "
             f".select('*', 'CAST({right.name} AS …) AS …')."
         )
     return common
@@ -60,8 +60,8 @@ def table_key(own: pa.Field, key: pa.Field) -> pa.DataType:
     if _has_name_in_sql(key.type):
         instead += f", or the stream's to its type: .select('*', 'CAST({own.name} AS …) AS …')"
     raise ConfigError(
-        f"on={own.name!r} is {own.type}, but the table's key {key.name!r} is {key.type}, and some of the stream's "
-        f"keys do not fit that. {instead}."
+        f"on={own.name!r} is {own.type}, but the table's key {key.name!r} is {key.type}, which cannot hold every key "
+        f"of the stream. {instead}."
     )
 
 
@@ -76,8 +76,8 @@ def check_clocks(times: Mapping[str, pa.DataType | None]) -> None:
     if len(set(zoned.values())) > 1:
         with_zone, without = (next(name for name in zoned if zoned[name] is asked) for asked in (True, False))
         raise ConfigError(
-            f"The time of {with_zone} is a timestamp with a zone, that of {without} one without: they cannot be "
-            f"compared. Cast one of them in its source."
+            f"The time of {with_zone} is a timestamp with a time zone, the time of {without} is one without: they "
+            f"cannot be compared. Cast one of them in its source."
         )
 
 
@@ -170,7 +170,7 @@ def check_comparable(field: pa.Field, argument: str | None = None) -> None:
     instead = _instead(kind)
     if instead is not None:
         raise ConfigError(
-            f"{named} is a key of type {kind}, which Arrow cannot take rows of or compare. "
+            f"{named} is a key of type {kind}, which Arrow cannot select by row or compare. "
             f"Cast it to {instead} in the source or the table."
         )
     if pa.types.is_map(kind) or pa.types.is_union(kind) or pa.types.is_interval(kind):

@@ -72,7 +72,7 @@ def asked_homes(
             )
         if isinstance(when, Late):
             raise ConfigError(
-                f"materialize={{{alias!r}: {when}}}: late(…) speaks of all results of a join. Write materialize="
+                f"materialize={{{alias!r}: {when}}}: late(…) applies to the whole join. Write materialize="
                 f"pk.late(decoupled=True), or {{{alias!r}: 'late'}} for one stream."
             )
         if when not in get_args(Materialize):
@@ -82,15 +82,15 @@ def asked_homes(
         for source in sources_of(streams[alias]._node):
             if (when, source.payload) in _CONTRARY:
                 raise ConfigError(
-                    f"materialize={when!r} of {alias} is contrary to payload={source.payload!r} of source "
+                    f"materialize={when!r} of {alias} contradicts payload={source.payload!r} of source "
                     f"{source.name!r}. Leave one of the two out."
                 )
             home = _home(source, when)
             other = known.get(source, homes.get(source, home))
             if other != home:
                 raise ConfigError(
-                    f"materialize={when!r} of {alias}: another join, or another stream of this one, wants the payload "
-                    f"of source {source.name!r} to be in {_IN[other]}. Write the same for both."
+                    f"materialize={when!r} of {alias}: another join, or another stream of this one, keeps the payload "
+                    f"of source {source.name!r} in {_IN[other]}. Write the same for both."
                 )
             homes[source] = home
     return homes

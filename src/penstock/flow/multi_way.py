@@ -220,7 +220,7 @@ class MultiWay:
             node = relation.stream._node
             if node.time is None:
                 raise ConfigError(
-                    f"{relation.alias} does not show its event time: its time column was left out, or it has two. "
+                    f"{relation.alias} has no single event time: its time column was dropped, or it has two. "
                     f"Select its time column, or write time= where it was joined."
                 )
             if node.unit != first.stream._node.unit:
@@ -231,8 +231,8 @@ class MultiWay:
         check_clocks({alias: time_type(relation.stream._node) for alias, relation in self._relations.items()})
         if not isinstance(self._within, Always | Band | Tumbling):
             raise ConfigError(
-                f"within={self._within!r} does not say how near in time rows must be. "
-                f"Write pk.band(before='10 min', after='10 min'), or leave it out to join all rows there ever were."
+                f"within={self._within!r} is not a time condition. "
+                f"Write pk.band(before='10 min', after='10 min'), or leave it out to join the full history."
             )
 
     def _read_keys(self, key: Mapping[str, KeyLike] | None) -> dict[str, tuple[str, ...]]:
@@ -241,8 +241,8 @@ class MultiWay:
             return {}
         if not isinstance(key, Mapping):
             raise ConfigError(
-                f"key={key!r} does not say of which stream. Write key={{{next(iter(self._relations))!r}: ['id']}}, "
-                f"with the columns that tell rows of a stream apart."
+                f"key={key!r} names no stream. Write key={{{next(iter(self._relations))!r}: ['id']}}, with the columns "
+                f"that identify a row of a stream."
             )
         keys = {}
         for alias, given in key.items():
@@ -253,8 +253,8 @@ class MultiWay:
             columns = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else (given,)
             if not columns:
                 raise ConfigError(
-                    f"key={{{alias!r}: []}} names no column, so it tells no two rows apart. Name the columns that do, "
-                    f"or leave {alias} out of key=: its rows are told apart by their places in the stream."
+                    f"key={{{alias!r}: []}} names no column. Name the columns that identify a row, or leave {alias} "
+                    f"out of key=: its rows are then identified by their position in the stream."
                 )
             known = self._relations[alias].stream.columns
             for column in columns:
@@ -306,8 +306,8 @@ class MultiWay:
         written = text != "auto"
         if text == "auto" and method != "auto" and not self._has_one_key():
             raise ConfigError(
-                f"method={method!r} joins all streams in one operator, by keys that each of them has, and by on= not "
-                f"all have the same. Leave method= out."
+                f"method={method!r} joins all streams in one operator, which needs every key in every stream; on= does "
+                f"not give that. Leave method= out."
             )
         if text == "auto" and (method != "auto" or (len(aliases) > 2 and self._has_one_key())):
             text = " ".join(aliases)
@@ -389,8 +389,8 @@ class MultiWay:
             if missing is not None:
                 rel, column = min(equal)
                 raise ConfigError(
-                    f"plan={str(plan)!r} joins all streams in one operator, by keys that each of them has. "
-                    f"{rel}.{column} is a key of this join, but on= says of no column of {missing} that it equals it. "
+                    f"plan={str(plan)!r} joins all streams in one operator, which needs every key in every stream. "
+                    f"{rel}.{column} is a key of this join, but on= sets no column of {missing} equal to it. "
                     f"Write plan={str(left_deep(list(keys), self._predicates))!r}, or add such a column to on=."
                 )
             # If one stream has several columns that are equal to a single one of another, that one stands for each.

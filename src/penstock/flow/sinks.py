@@ -68,9 +68,9 @@ class ParquetSink(Sink):
         found = next(filter(_EPOCH.fullmatch, names), None)
         if found is not None:
             raise ConfigError(
-                f"to_parquet({self.path!r}): the folder has results of a flow that ran before, {found} among them. "
-                f"This flow begins at epoch 0: it would replace some of them and leave the others. Write to another "
-                f"folder, or delete this one first."
+                f"to_parquet({self.path!r}): the folder already has results of another flow, such as {found}. This "
+                f"flow starts at epoch 0: it would replace some of them and leave the others. Write to another folder, "
+                f"or delete this one first."
             )
 
     def __str__(self) -> str:

@@ -44,8 +44,8 @@ def build(sql: str, streams: Mapping[str, Stream], options: Mapping[str, Any] | 
     asked = dict(options or {})
     if asked and not query.aggregates:
         raise ConfigError(
-            f"{' and '.join(f'{name}={value!r}' for name, value in asked.items())} is about the aggregates of windows, "
-            f"but the query has none. Leave it out"
+            f"{' and '.join(f'{name}={value!r}' for name, value in asked.items())} applies to window aggregates, but "
+            f"the query has none. Leave it out"
             + (", or join with stream.join(…, method=…)." if query.join is not None and "method" in asked else ".")
         )
     try:

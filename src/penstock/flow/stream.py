@@ -597,7 +597,7 @@ class Stream(Outlets):
     def _beside(self, other: Any) -> Node:
         """Another stream of the same flow."""
         if not isinstance(other, Stream) or other._flow is not self._flow:
-            raise ConfigError(f"{other!r} is not a stream of this flow. Give one that flow.source(…) made.")
+            raise ConfigError(f"{other!r} is not a stream of this flow. Pass one made by flow.source(…).")
         return other._node
 
     def _made(self, node: Node) -> Stream:
@@ -656,12 +656,12 @@ class Windowed:
         if hasattr(type(having), "result"):
             raise ConfigError(
                 f"having={having!r} is an aggregate, but having= is a condition on the results, as having='n > 10'. "
-                f"For a column called having, name it otherwise here and write .select(…, 'n AS having') after it."
+                f"To get a column called having, use another name here and rename it: .select(…, 'n AS having')."
             )
         for called, function in aggregates.items():
             if not hasattr(type(function), "result"):
                 raise ConfigError(
-                    f"{called}={function!r} is not an aggregate. Write one of penstock's, with the column it is of: "
+                    f"{called}={function!r} is not an aggregate. Write one with its column, as in "
                     f"{called}=pk.sum('amount')."
                 )
         results = self._aggregated(aggregates, emit, method, name, start, end)
@@ -846,7 +846,7 @@ def _partition_columns(value: Any, columns: Sequence[str]) -> tuple[str, ...]:
             raise ConfigError.unknown_column("partitionBy", name, columns)
     if set(names) == set(columns):
         raise ConfigError(
-            f"partitionBy={value!r} takes every column, so nothing is left to write into the files. Leave one out."
+            f"partitionBy={value!r} names every column, so none is left to write into the files. Leave one out."
         )
     return names
 
@@ -857,7 +857,7 @@ def _having(results: Stream, condition: Any) -> Stream:
     except ConfigError as error:
         columns = ", ".join(results.columns.names)
         raise ConfigError(
-            f"having={condition!r} is no condition on the results, which have {columns}: {error}"
+            f"having={condition!r} is not a condition on the results, which have {columns}: {error}"
         ) from error
 
 
@@ -933,7 +933,7 @@ def _check_join(
                 raise ConfigError(f"on={key!r} is the time column, which within= compares. Leave it out of on=.")
     if not isinstance(within, Band | Tumbling | Always):
         raise ConfigError(
-            f"within={within!r} does not say how near in time rows must be. "
+            f"within={within!r} is not a time condition. "
             f"Write pk.band(before='10 min', after='10 min'), pk.windows(left=…, right=…) or "
             f"pk.tumbling('5 min'); leave it out to join the full history of both streams."
         )
@@ -976,17 +976,14 @@ def _shedding(shed: Any) -> Shedding:
             f"pk.Shedding(…)."
         )
     if shed.to is not None and not isinstance(shed.to, str | os.PathLike):
-        raise ConfigError(f"to={shed.to!r} is not a folder for what is put aside. Write its path or URI.")
+        raise ConfigError(f"to={shed.to!r} is not a folder for shed rows. Write its path or URI.")
     return shed if shed.to is None else replace(shed, to=os.fspath(shed.to))
 
 
 def _age(max_age: DurationLike) -> Duration:
     age = Duration.of(max_age, "max_age")
     if age.amount < 0:
-        raise ConfigError(
-            f"max_age={max_age!r} is negative, but no row is answered before it is there. Write how long rows may "
-            f"wait, as in '10 s', or 0."
-        )
+        raise ConfigError(f"max_age={max_age!r} is negative. Write how long rows may wait, as in '10 s', or 0.")
     return age
 
 
@@ -1014,7 +1011,7 @@ def _check_late(node: Node) -> None:
     twice = first_twice(names)
     if twice is not None:
         raise ConfigError(
-            f"A source has a column {twice!r}, which is what .late calls one of its own. Rename it in the source."
+            f"Column {twice!r} of a source has the name of a column that .late adds. Rename it in the source."
         )
     for source in sources_of(node):
         for field in source.columns:
@@ -1044,7 +1041,7 @@ def _no_text(field: pa.Field, source: SourceNode, sources: Sequence[SourceNode])
     name, kind = next((name, kind) for name, kind in others if kind != field.type)
     return ConfigError(
         f"Column {field.name!r} is of type {field.type} in source {source.name!r} and {kind} in source {name!r}. "
-        f".late has the rows of both in one table and such a column as text, which {field.type} has none of. "
+        f".late puts the rows of both into one table, with such a column as text, which {field.type} has no form of. "
         f"Rename the column in one of them before flow.source(…)."
     )
 

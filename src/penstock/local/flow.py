@@ -120,8 +120,8 @@ class LocalFlow(Flow):
         self._check_ready()
         if self._has_run:
             raise FlowError(
-                "This flow has run. In process a flow keeps no checkpoint to go on from, and its sources may have been "
-                "read to their end. Build it again to run it again."
+                "This flow has already run. A local flow keeps no checkpoint to resume from, and its sources may be "
+                "exhausted. Build it again to run it again."
             )
         for sink in self._sinks:
             if isinstance(sink, ParquetSink) and os.path.isdir(sink.path):
@@ -170,11 +170,11 @@ class LocalFlow(Flow):
             return data.schema
         if isinstance(data, Sequence) and not isinstance(data, str) and not data:
             raise ConfigError(
-                "This source is empty, so it has no columns. Give at least one pyarrow.Table; it may have no rows."
+                "This source is empty, so it has no columns. Pass at least one pyarrow.Table; it may have no rows."
             )
         raise ConfigError(
             f"A local flow reads Arrow tables, but this source is a {type(data).__name__}. "
-            f"Give a pyarrow.Table, or some of them in a list or a generator, one per epoch."
+            f"Pass a pyarrow.Table, or a list or generator of them, one per epoch."
         )
 
     def _files(

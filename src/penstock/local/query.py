@@ -234,7 +234,7 @@ class LocalQuery:
             folder.mkdir(parents=True, exist_ok=True)
             pq.write_table(rows, folder / "part-0.parquet")
         else:
-            raise ConfigError(f"{sink} is a writer of Spark's. In a local flow use to_parquet, or foreach_epoch(…).")
+            raise ConfigError(f"{sink} is a Spark writer. In a local flow use to_parquet, or foreach_epoch(…).")
 
 
 def _as_declared(node: SourceNode, rows: pa.Table) -> pa.Table:

@@ -83,7 +83,7 @@ class Machine:
         _check_positive(memory_bandwidth=self.memory_bandwidth, disk_bandwidth=self.disk_bandwidth)
         _check_seconds(page_fault=self.page_fault, disk_access=self.disk_access)
         if not self.page_cache >= 0:
-            raise ConfigError(f"page_cache={self.page_cache} is no size. Write bytes, 0 or more.")
+            raise ConfigError(f"page_cache={self.page_cache} must be 0 or more, in bytes.")
 
     def shared(self, tasks: int) -> Machine:
         """What one of so many tasks on this machine has.
@@ -109,13 +109,13 @@ class Machine:
 def _check_positive(**sizes: float) -> None:
     for name, value in sizes.items():
         if not value > 0:
-            raise ConfigError(f"{name}={value} moves nothing. Write a number above 0.")
+            raise ConfigError(f"{name}={value} must be above 0.")
 
 
 def _check_seconds(**times: float) -> None:
     for name, value in times.items():
         if not value >= 0:
-            raise ConfigError(f"{name}={value} would turn back the clock. Write seconds, 0 or more.")
+            raise ConfigError(f"{name}={value} must be 0 or more, in seconds.")
 
 
 SERVER = Machine()

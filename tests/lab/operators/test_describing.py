@@ -56,8 +56,8 @@ def test_the_ends_of_time_are_boundaries():
 @pytest.mark.parametrize(
     ("slides", "message"),
     [
-        ((), r"^slides=\(\) leaves no boundary\. Write the slide of each consumer's windows\.$"),
-        ((0,), r"^slides=0 is no length\. Write by how much a consumer's windows move\.$"),
+        ((), r"^slides=\(\) is empty\. Write the slide of each consumer's windows\.$"),
+        ((0,), r"^slides=0 must be positive: by how much a consumer's windows move\.$"),
     ],
 )
 def test_slides_that_are_none_are_refused(slides, message):

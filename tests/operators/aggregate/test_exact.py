@@ -220,5 +220,7 @@ def test_open_windows_are_shown_each_time_that_event_time_passes_a_multiple_of_e
 
 
 def test_results_may_not_be_shown_never():
-    with pytest.raises(ConfigError, match=r"^early\(every=0\) never comes\. Write how often to look, like '1 min'\.$"):
+    with pytest.raises(
+        ConfigError, match=r"^early\(every=0\) must be positive\. Write how often to send updates, like '1 min'\.$"
+    ):
         early(0)

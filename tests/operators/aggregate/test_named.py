@@ -369,7 +369,7 @@ def test_a_distinct_count_depends_on_the_values_only(values):
 @pytest.mark.parametrize(
     ("build", "error", "message"),
     [
-        (lambda: WindowAggregate(sliding(5), ("k",), ()), ConfigError, "asks for no aggregate"),
+        (lambda: WindowAggregate(sliding(5), ("k",), ()), ConfigError, "needs at least one aggregate"),
         (lambda: WindowAggregate(sliding(5), ("k",), (("k", pk.count()),)), ConfigError, "two columns 'k'"),
         (lambda: WindowAggregate(sliding(5), (), (("n", pk.count()),), method="fast"), ConfigError, "method='fast'"),
         (lambda: WindowAggregate(landmark(5), (), (("n", pk.count()),), method="wid"), ConfigError, "landmark"),

@@ -97,7 +97,9 @@ def test_panes_cannot_be_made_of_windows():
     aggregation = Run(Case(sliding(6, 2), ("sum.i",), [], method="wid").config)
     aggregation.on(ROWS[0])
     aggregation.config = replace(aggregation.config, method="paned")
-    with pytest.raises(StateError, match=r"^State holds windows, from which a method that works on panes, running, "):
+    with pytest.raises(
+        StateError, match=r"^The state holds windows, but this method can resume only from panes, running, "
+    ):
         aggregation.restart(1)
 
 

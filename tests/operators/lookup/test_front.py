@@ -314,9 +314,9 @@ def test_f29_caching_parts_of_a_group_is_refused():
     with pytest.raises(ConfigError) as refused:
         Shard(SCATTERED, "cmeshjoin")
     assert str(refused.value) == (
-        "method='cmeshjoin' keeps all rows of a frequent k, but this table has them in several partitions, and a read "
-        "brings only some of them. Write method='cinlj' or 'meshjoin', or freshness='snapshot', which copies the table "
-        "into pages; Parquet files can also be sorted by k, so that equal keys lie together."
+        "method='cmeshjoin' caches all rows of a frequent k, but this table has them in several partitions, and a read "
+        "returns only some of them. Write method='cinlj' or 'meshjoin', or freshness='snapshot', which copies the "
+        "table into pages; Parquet files can also be sorted by k, so that equal keys lie together."
     )
 
 
@@ -325,9 +325,10 @@ def test_methods_that_read_the_one_partition_of_a_key_refuse_a_table_that_has_th
     with pytest.raises(ConfigError) as refused:
         Shard(SCATTERED, method)
     assert str(refused.value) == (
-        f"method={method!r} reads the one partition that has a key, but this table does not say which partition has "
-        "which k, or has rows of one k in several. Write method='cinlj' or 'meshjoin', or freshness='snapshot', which "
-        "copies the table into pages; Parquet files can also be sorted by k, so that equal keys lie together."
+        f"method={method!r} reads the one partition that holds a key, but this table does not record which partition "
+        "holds which k, or spreads rows of one k over several. Write method='cinlj' or 'meshjoin', or "
+        "freshness='snapshot', which copies the table into pages; Parquet files can also be sorted by k, so that equal "
+        "keys lie together."
     )
 
 

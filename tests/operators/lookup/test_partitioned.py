@@ -337,9 +337,9 @@ def test_a_table_that_is_cut_anew_sends_waiting_rows_elsewhere(between):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"refill": 1.0}, "refill=1.0 is not a part of the wait blocks. Write at least 0, less than 1."),
-        ({"low": 0}, "low=0 and high=100 are no marks. Write 1 <= low <= high, in blocks."),
-        ({"alpha": 2}, "alpha=2 does not age frequencies. Write 0 to 1."),
+        ({"refill": 1.0}, "refill=1.0 must be in [0, 1)."),
+        ({"low": 0}, "low=0, high=100 must be blocks with 1 <= low <= high."),
+        ({"alpha": 2}, "alpha=2 must be in [0, 1]."),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings, message):

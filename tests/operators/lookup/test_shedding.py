@@ -551,10 +551,10 @@ def test_rows_come_again_only_up_to_the_gap():
     ("build", "says"),
     [
         (lambda: Shedding("drop"), "shed='drop' is not a way to shed load"),
-        (lambda: Shedding("keep", position=1.5), "position=1.5 is no place"),
+        (lambda: Shedding("keep", position=1.5), "position=1.5 must be a number from 0"),
         (lambda: Shedding("keep", judge="both"), "judge='both' is not one of all, alg2"),
-        (lambda: Shedding("keep", trial=0), "trial=0 tries nothing"),
-        (lambda: an_overload("keep", quota=-1), "quota=-1 is no number of reads"),
+        (lambda: Shedding("keep", trial=0), "trial=0 must be a number of reads"),
+        (lambda: an_overload("keep", quota=-1), "quota=-1 must be a number of reads"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(build, says):

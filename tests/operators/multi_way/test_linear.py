@@ -295,7 +295,7 @@ def test_a_few_wide_rows_of_a_hot_key_come_in_chunks_that_fit():
     ("given", "message"),
     [
         ({"on": (("k",),)}, "A join takes two or more"),
-        ({"on": (("k",), ("k", "l"))}, "as many key columns of every stream"),
+        ({"on": (("k",), ("k", "l"))}, "as many for each stream"),
         ({"on": ((), ())}, "one or more"),
         ({"time": 3}, "a port from 0 to 2"),
         ({"time": "left"}, "'latest', 'earliest'"),

@@ -59,7 +59,7 @@ class TestText:
             Plan.parse(text, BASE)
 
     def test_a_linear_part_of_a_tree_is_refused(self):
-        with pytest.raises(PlanError, match="only the whole join may have three or more parts"):
+        with pytest.raises(PlanError, match="three or more relations side by side must be the whole plan"):
             Plan.parse("(li o s) c", EXTENDED)
 
     @pytest.mark.parametrize(

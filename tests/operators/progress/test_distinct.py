@@ -204,7 +204,7 @@ def test_keys_and_columns_of_other_types():
 
 
 def test_a_length_that_makes_nothing_a_duplicate_is_refused():
-    with pytest.raises(ConfigError, match="within=0 is not a length of time: nothing would be a duplicate"):
+    with pytest.raises(ConfigError, match="within=0 is not positive, so nothing would be a duplicate"):
         within(0)
 
 

@@ -70,7 +70,7 @@ def test_what_waits_may_be_many_times_the_memory():
 
 
 def test_a_sort_of_nothing_is_refused():
-    with pytest.raises(ConfigError, match="inputs=0 leaves nothing to sort"):
+    with pytest.raises(ConfigError, match="inputs=0 must be at least 1"):
         Sort(0)
 
 

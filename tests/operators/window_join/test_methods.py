@@ -31,7 +31,7 @@ EVERY = (Ewj, AhEwj, Rpwj)
 @pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("size", ["memory", "page", "row", "chunk"])
 def test_a_size_below_one_is_refused(kind, size):
-    with pytest.raises(ConfigError, match=rf"^{size}=0 is no size\. Write bytes, 1 or more\.$"):
+    with pytest.raises(ConfigError, match=rf"^{size}=0 must be a number of bytes, 1 or more\.$"):
         kind(**{size: 0})
 
 
@@ -41,8 +41,8 @@ def test_segments_that_are_not_parts_of_one_memory_are_refused(kind, parts):
     with pytest.raises(ConfigError) as refused:
         kind(recent=parts[0], frequent=parts[1], invalidation=parts[2])
     assert str(refused.value) == (
-        f"recent={parts[0]}, frequent={parts[1]}, invalidation={parts[2]} are not parts of one memory. "
-        f"Write fractions that add up to 1, recent above 0."
+        f"recent={parts[0]}, frequent={parts[1]}, invalidation={parts[2]} must be fractions of the memory "
+        f"that add up to 1, with recent above 0."
     )
 
 
@@ -64,7 +64,7 @@ def test_parts_that_add_up_but_for_rounding_are_taken():
 )
 @pytest.mark.parametrize("value", [-0.1, 1.1])
 def test_a_fraction_beyond_0_or_1_is_refused(kind, name, value):
-    with pytest.raises(ConfigError, match=rf"^{name}={value} is not a fraction\. Write a number from 0 to 1\.$"):
+    with pytest.raises(ConfigError, match=rf"^{name}={value} must be a number from 0 to 1\.$"):
         kind(**{name: value})
 
 
@@ -73,31 +73,31 @@ def test_a_fraction_beyond_0_or_1_is_refused(kind, name, value):
     [(Ewj, "refresh"), (AhEwj, "refresh"), (AhEwj, "partitions"), (AhEwj, "train"), (Rpwj, "partitions")],
 )
 def test_a_count_below_one_is_refused(kind, name):
-    with pytest.raises(ConfigError, match=rf"^{name}=0 is not a whole number from 1 up\. Write 1 or more\.$"):
+    with pytest.raises(ConfigError, match=rf"^{name}=0 must be a whole number of at least 1\.$"):
         kind(**{name: 0})
 
 
 @pytest.mark.parametrize(("kind", "name"), [(Ewj, "gain"), (AhEwj, "gain"), (Rpwj, "access_time"), (Rpwj, "low_mark")])
 def test_less_than_nothing_is_refused(kind, name):
-    with pytest.raises(ConfigError, match=rf"^{name}=-1 is not a number from 0 up\. Write 0 or more\.$"):
+    with pytest.raises(ConfigError, match=rf"^{name}=-1 must be a number of at least 0\.$"):
         kind(**{name: -1})
 
 
 @pytest.mark.parametrize("slide", [0, "-1 s"])
 def test_a_slide_that_does_not_move_is_refused(slide):
-    with pytest.raises(ConfigError, match=r"^slide=.* does not move\. Write how often rows may leave, above 0\.$"):
+    with pytest.raises(ConfigError, match=r"^slide=.* must be positive: how often rows may leave\.$"):
         Rpwj(slide=slide)
 
 
 def test_a_disk_that_reads_nothing_is_refused():
-    with pytest.raises(ConfigError, match=r"^read_rate=0 reads nothing\. Write bytes per second, above 0\.$"):
+    with pytest.raises(ConfigError, match=r"^read_rate=0 must be above 0, in bytes per second\.$"):
         Rpwj(read_rate=0)
 
 
 def test_a_least_memory_above_half_is_refused():
     with pytest.raises(ConfigError) as refused:
         AhEwj(least=0.6)
-    assert str(refused.value) == "least=0.6 leaves no memory to move: two streams share it. Write at most 0.5."
+    assert str(refused.value) == "least=0.6 must be at most 0.5: two streams share the memory."
 
 
 @pytest.mark.parametrize(
@@ -214,13 +214,13 @@ def test_only_methods_that_put_joins_off_defer():
 @pytest.mark.parametrize(
     ("method", "arguments", "message"),
     [
-        (Ewj, {"memory": "1 MB"}, "memory='1 MB' is no size. Write bytes, 1 or more."),
-        (Ewj, {"memory": 1.5}, "memory=1.5 is no size. Write bytes, 1 or more."),
-        (Ewj, {"probe": "a"}, "probe='a' is not a fraction. Write a number from 0 to 1."),
-        (AhEwj, {"partitions": "a"}, "partitions='a' is not a whole number from 1 up. Write 1 or more."),
-        (AhEwj, {"gain": None}, "gain=None is not a number from 0 up. Write 0 or more."),
-        (AhEwj, {"recent": "a"}, "recent='a', frequent=0.15, invalidation=0.15 are not parts of one memory."),
-        (Rpwj, {"read_rate": "20 MB"}, "read_rate='20 MB' reads nothing. Write bytes per second, above 0."),
+        (Ewj, {"memory": "1 MB"}, "memory='1 MB' must be a number of bytes, 1 or more."),
+        (Ewj, {"memory": 1.5}, "memory=1.5 must be a number of bytes, 1 or more."),
+        (Ewj, {"probe": "a"}, "probe='a' must be a number from 0 to 1."),
+        (AhEwj, {"partitions": "a"}, "partitions='a' must be a whole number of at least 1."),
+        (AhEwj, {"gain": None}, "gain=None must be a number of at least 0."),
+        (AhEwj, {"recent": "a"}, "recent='a', frequent=0.15, invalidation=0.15 must be fractions of the memory "),
+        (Rpwj, {"read_rate": "20 MB"}, "read_rate='20 MB' must be above 0, in bytes per second."),
     ],
 )
 def test_what_is_no_number_is_refused_as_such(method, arguments, message):

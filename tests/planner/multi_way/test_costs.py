@@ -305,7 +305,7 @@ class TestLinear:
 
 
 def test_a_size_below_nothing_is_refused():
-    with pytest.raises(ConfigError, match="payload=-1 of a relation is not a size"):
+    with pytest.raises(ConfigError, match="payload=-1 of a relation must be 0 or more"):
         Relation(1, 1, -1)
     with pytest.raises(ConfigError, match="rows=nan"):
         Relation(math.nan, 1, 1)

@@ -202,11 +202,11 @@ def test_other_windows_have_one_way_only():
 
 
 def test_what_is_no_load_and_no_memory_is_refused():
-    with pytest.raises(ConfigError, match=r"is no load\. Write numbers above 0, and no more partials than rows"):
+    with pytest.raises(ConfigError, match=r"all three must be above 0, with no more partials than rows"):
         AggregateLoad(rows=1.0, partials=2.0, results=1.0)
-    with pytest.raises(ConfigError, match="memory=0 leaves nothing to plan with"):
+    with pytest.raises(ConfigError, match="memory=0 must be above 0"):
         plan(Slides(5, 1), None, memory=0)
-    with pytest.raises(ConfigError, match=r"stay=1 is no part of a cost. Write 0 or more, below 1"):
+    with pytest.raises(ConfigError, match=r"stay=1 must be in \[0, 1\)"):
         AggregatePreference(stay=1)
 
 

@@ -56,7 +56,7 @@ def test_what_runs_goes_on_until_something_is_measured(current, method):
 
 
 def test_nothing_to_plan_with_is_an_error():
-    with pytest.raises(ConfigError, match="memory=0 leaves nothing to plan with"):
+    with pytest.raises(ConfigError, match="memory=0 must be above 0"):
         plan_always(LOAD, 0, False, "left", 2.0, None)
 
 

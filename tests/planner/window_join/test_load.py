@@ -34,7 +34,7 @@ def test_a_shard_bears_its_part():
 @pytest.mark.parametrize("name", ["rows_per_second", "row_bytes", "window_seconds"])
 @pytest.mark.parametrize("value", [(-1.0, 1.0), (1.0, math.inf), (math.nan, 1.0)])
 def test_a_load_that_cannot_be_is_refused_by_name(name, value):
-    with pytest.raises(ConfigError, match=rf"{name}=.* is no load\. Write two finite numbers, 0 or more"):
+    with pytest.raises(ConfigError, match=rf"{name}=.* must be two finite numbers, 0 or more"):
         Load(**{**LOAD.to_json(), name: value})
 
 
@@ -84,7 +84,7 @@ def test_state_that_came_before_the_measuring_counts_in_full():
 
 
 def test_time_does_not_run_backwards():
-    with pytest.raises(ConfigError, match=r"seconds=-1 of stream time cannot pass\. Write 0"):
+    with pytest.raises(ConfigError, match=r"seconds=-1 of stream time must be 0 or more"):
         epoch(seconds=-1)
 
 

@@ -65,7 +65,7 @@ class AdaptWid(AggregateMethod):
 
     def __post_init__(self) -> None:
         if not 0 <= self.relapse <= 1:
-            raise ConfigError(f"relapse={self.relapse} is not a share of the threshold. Write a number from 0 to 1.")
+            raise ConfigError(f"relapse={self.relapse} must be a fraction of the threshold, from 0 to 1.")
 
     def turning_point(self, window: float, slide: int) -> float:
         """How many rows a group must have in a window of measured length for eager to be smaller (Eq 6.9)."""

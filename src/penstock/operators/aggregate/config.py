@@ -53,7 +53,7 @@ def early(every: DurationLike) -> Early:
     """
     length = Duration.of(every, "every")
     if length.amount <= 0:
-        raise ConfigError(f"early(every={length}) never comes. Write how often to look, like '1 min'.")
+        raise ConfigError(f"early(every={length}) must be positive. Write how often to send updates, like '1 min'.")
     return Early(length)
 
 
@@ -135,7 +135,7 @@ class WindowAggregate(ByMethod[AggregateMethod]):
 
     def __post_init__(self) -> None:
         if not self.aggregates:
-            raise ConfigError("agg() asks for no aggregate. Write at least one, as agg(n=count()).")
+            raise ConfigError("agg() needs at least one aggregate, as in agg(n=pk.count()).")
         names = [*self.by, self.start, self.end, *(name for name, _ in self.aggregates)]
         names += [EMITTED] if self.emit != "final" else []
         twice = first_twice(names)
@@ -161,7 +161,7 @@ class WindowAggregate(ByMethod[AggregateMethod]):
             missing = sorted(set(self.window.partition) - set(self.by))
             raise WindowError(
                 f"partition={list(self.window.partition)} counts rows by {', '.join(missing)}, "
-                f"which by={list(self.by)} does not show. Add the columns to by=."
+                f"which by={list(self.by)} lacks. Add the columns to by=."
             )
         by_groups = method_by_groups(self.window, self.emit, self.method)
         if self.punctuated and (self.method != by_groups or not set(self.punctuated) <= set(self.by)):

@@ -159,7 +159,7 @@ class HeavyHitters:
 
     def __post_init__(self) -> None:
         if not is_number(self.share) or not 0 < self.share <= 1:
-            raise ConfigError(f"share={self.share!r} is not a share of rows. Write a number up to 1, as 0.05 for 5 %.")
+            raise ConfigError(f"share={self.share!r} must be above 0 and at most 1, such as 0.05 for 5 % of the rows.")
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ def by_kind(state: State, store: PageStore, roles: Collection[Role]) -> dict[int
             store.drop(page.name)
         else:
             raise StateError(
-                f"State holds {role_of(page.kind)}, from which a method that works on {', '.join(roles)} cannot go on. "
-                f"Go on with the method that left them, or start with a new checkpoint folder."
+                f"The state holds {role_of(page.kind)}, but this method can resume only from {', '.join(roles)}. "
+                f"Start with the method that wrote the state, or with a new checkpoint folder."
             )
     return mine

@@ -37,7 +37,7 @@ class ApproxCountDistinct:
 
     def __post_init__(self) -> None:
         if not is_whole(self.precision) or not 4 <= self.precision <= 21:
-            raise ConfigError(f"precision={self.precision!r} is not a size of sketch. Write 4 to 21; 12 is Spark's.")
+            raise ConfigError(f"precision={self.precision!r} must be from 4 to 21. Spark uses 12.")
         _datasketches()
 
     def check(self, name: str, kind: pa.DataType) -> None:
@@ -122,7 +122,7 @@ class ApproxQuantile:
     def __post_init__(self) -> None:
         check_quantile(self.share)
         if not is_whole(self.size) or not 8 <= self.size <= 65_535:
-            raise ConfigError(f"size={self.size!r} is not a size of sketch. Write 8 to 65535; 200 is Spark's.")
+            raise ConfigError(f"size={self.size!r} must be from 8 to 65535. Spark uses 200.")
         _datasketches()
 
     def check(self, name: str, kind: pa.DataType) -> None:

@@ -124,8 +124,8 @@ class WholeTableJoin:
         if 2 * size > room:
             raise BudgetError(
                 f"method='broadcast' holds the whole table in each task, {show_bytes(size)} or more, and as much again "
-                f"while it is read, but {show_bytes(max(0, room))} of this task's {show_bytes(budget.limit)} are to be "
-                f"had for that. Give the flow more memory=, or write method='cinlj', for which no table is too large."
+                f"while it is read, but only {show_bytes(max(0, room))} of this task's {show_bytes(budget.limit)} are "
+                f"available. Give the flow more memory=, or write method='cinlj', which takes tables of any size."
             )
 
 

@@ -70,7 +70,7 @@ class LookupJoin(ByMethod[Stages]):
         check_suffix(self.suffix)
         METHODS.of(self.method)
         if self.quota is not None and self.quota < 0:
-            raise ConfigError(f"quota={self.quota} is no number of reads. Write 0 or more.")
+            raise ConfigError(f"quota={self.quota} must be a number of reads, 0 or more.")
         if self.max_age is not None:
             self.max_age.on(self.unit, "max_age")
 
@@ -211,9 +211,7 @@ def check_names(names: list[str]) -> None:
     """Refuse names of a table's columns that are not theirs alone."""
     for name in names:
         if name in (*RESERVED, PRESENT):
-            raise ConfigError(
-                f"The table's column {name!r} has a name that penstock uses inside. Rename it in the table."
-            )
+            raise ConfigError(f"The table's column {name!r} has a name that penstock reserves. Rename it in the table.")
     twice = first_twice(names)
     if twice is not None:
         raise ConfigError(

@@ -81,13 +81,13 @@ class Stages:
         )
         if self.back.reads == "partitions":
             raise ConfigError(
-                f"method={name!r} reads the one partition that has a key, but this table does not say which partition "
-                f"has which {keys}, or has rows of one {keys} in several. {remedy}"
+                f"method={name!r} reads the one partition that holds a key, but this table does not record which "
+                f"partition holds which {keys}, or spreads rows of one {keys} over several. {remedy}"
             )
         if self.front is not None and not table.unique:
             raise ConfigError(
-                f"method={name!r} keeps all rows of a frequent {keys}, but this table has them in several partitions, "
-                f"and a read brings only some of them. {remedy}"
+                f"method={name!r} caches all rows of a frequent {keys}, but this table has them in several partitions, "
+                f"and a read returns only some of them. {remedy}"
             )
 
 

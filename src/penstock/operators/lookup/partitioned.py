@@ -67,11 +67,11 @@ class Partitioned(BackMethod):
 
     def __post_init__(self) -> None:
         if not 0 <= self.refill < 1:
-            raise ConfigError(f"refill={self.refill} is not a part of the wait blocks. Write at least 0, less than 1.")
+            raise ConfigError(f"refill={self.refill} must be in [0, 1).")
         if self.low < 1 or self.high < self.low:
-            raise ConfigError(f"low={self.low} and high={self.high} are no marks. Write 1 <= low <= high, in blocks.")
+            raise ConfigError(f"low={self.low}, high={self.high} must be blocks with 1 <= low <= high.")
         if not 0 <= self.alpha <= 1:
-            raise ConfigError(f"alpha={self.alpha} does not age frequencies. Write 0 to 1.")
+            raise ConfigError(f"alpha={self.alpha} must be in [0, 1].")
 
     def blocks(self, partitions: int, slots: int) -> tuple[int, int]:
         """The rows of a block, and how many blocks there are."""

@@ -87,8 +87,8 @@ class Saving:
         others.restore(self.store, pages)
         if others.matched.any() and not (self.desk.table.clustered or self.desk.table.unique):
             raise StateError(
-                f"Rows that wait have met a part of the table by method={pages[0].maker!r}, and which is known to that "
-                f"method only. Start with it once more and let it drain, or with a new checkpoint directory."
+                f"Waiting rows have been compared with part of the table by method={pages[0].maker!r}, and only that "
+                f"method knows which part. Start with it again and let it drain, or with a new checkpoint directory."
             )
         others.take(others.matched)
         rows, numbers = others.take(np.ones(len(others), np.bool_))

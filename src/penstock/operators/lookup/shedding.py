@@ -57,11 +57,11 @@ class Shedding:
             raise ConfigError(f"judge={self.judge!r} is not one of {', '.join(get_args(Judge))}.")
         if self.position != "tune" and not (isinstance(self.position, int | float) and 0 <= self.position <= 1):
             raise ConfigError(
-                f"position={self.position!r} is no place among the rows that wait. Write a number from 0, the newest, "
-                f"to 1, the oldest, or 'tune'."
+                f"position={self.position!r} must be a number from 0 (the newest waiting row) to 1 (the oldest), or "
+                f"'tune'."
             )
         if self.trial < 1:
-            raise ConfigError(f"trial={self.trial} tries nothing. Write a number of reads, 1 or more.")
+            raise ConfigError(f"trial={self.trial} must be a number of reads, 1 or more.")
 
     @property
     def on(self) -> bool:

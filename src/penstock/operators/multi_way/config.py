@@ -56,7 +56,7 @@ class MultiJoin(ByMethod[MultiJoinMethod]):
         if len(self.on) < 2:
             raise ConfigError(f"on={self.on!r} names the keys of {len(self.on)} stream. A join takes two or more.")
         if len({len(keys) for keys in self.on}) > 1 or not self.on[0]:
-            raise ConfigError(f"on={self.on!r} must name as many key columns of every stream, one or more.")
+            raise ConfigError(f"on={self.on!r} must name one or more key columns, as many for each stream.")
         if self.time not in ("latest", "earliest", *range(self.ports)):
             raise ConfigError(
                 f"time={self.time!r} is not a time of the results. Write 'latest', 'earliest', or a port from 0 to "

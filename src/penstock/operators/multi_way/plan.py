@@ -399,7 +399,7 @@ def trees(rels: Sequence[str], predicates: Sequence[Predicate]) -> Iterator[Leaf
     """
     if len(rels) > MOST_ENUMERATED:
         raise ConfigError(
-            f"{len(rels)} relations have too many trees to list: up to {MOST_ENUMERATED} can be. Write plan=… yourself."
+            f"{len(rels)} relations have too many trees to list; the limit is {MOST_ENUMERATED}. Write plan=… yourself."
         )
     places = {rel: place for place, rel in enumerate(rels)}
     links = tuple(frozenset(places[rel] for rel in each.rels) for each in predicates if each.rels <= places.keys())
@@ -502,7 +502,7 @@ def _depth(tree: Tree) -> int:
 def _tree(text: str) -> Tree:
     """Read the text form."""
     if not isinstance(text, str):
-        raise PlanError.unreadable(text, "it is not a text")
+        raise PlanError.unreadable(text, "it is not a string")
     stack: list[list[Tree]] = [[]]
     for token in _TOKEN.findall(text):
         if token == "(":
@@ -529,6 +529,4 @@ def _joined(text: str, parts: list[Tree]) -> Tree:
         return Node(left, right)  # type: ignore[arg-type]
     if all(isinstance(part, Leaf) for part in parts):
         return Linear(tuple(str(part) for part in parts))
-    raise PlanError.unreadable(
-        text, "only the whole join may have three or more parts side by side, and then no others"
-    )
+    raise PlanError.unreadable(text, "three or more relations side by side must be the whole plan")

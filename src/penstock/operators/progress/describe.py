@@ -30,10 +30,10 @@ class Describe:
 
     def __post_init__(self) -> None:
         if not self.slides:
-            raise ConfigError("slides=() leaves no boundary. Write the slide of each consumer's windows.")
+            raise ConfigError("slides=() is empty. Write the slide of each consumer's windows.")
         for slide in self.slides:
             if Duration.of(slide, "slides").on(self.unit, "slides") <= 0:
-                raise ConfigError(f"slides={slide!r} is no length. Write by how much a consumer's windows move.")
+                raise ConfigError(f"slides={slide!r} must be positive: by how much a consumer's windows move.")
 
     def __str__(self) -> str:
         slides = " and ".join(f"every {Duration.of(slide)}" for slide in self.slides)

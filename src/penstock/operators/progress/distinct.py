@@ -64,7 +64,7 @@ class Distinct(Operator):
     def __post_init__(self) -> None:
         if self.steps <= 0:
             raise ConfigError(
-                f"within={self.within} is not a length of time: nothing would be a duplicate. Write how long a key "
+                f"within={self.within} is not positive, so nothing would be a duplicate. Write how long a key "
                 f"counts as seen, as in within='10 min', or leave it out to compare rows of the same time only."
             )
 

@@ -35,7 +35,7 @@ class Sort(Operator):
 
     def __post_init__(self) -> None:
         if self.inputs < 1:
-            raise ConfigError(f"inputs={self.inputs} leaves nothing to sort. Write how many streams there are.")
+            raise ConfigError(f"inputs={self.inputs} must be at least 1: how many streams there are.")
 
     def says(self, inputs: tuple[RowType, ...] = ()) -> str:
         """What it does, in words."""

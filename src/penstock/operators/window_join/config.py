@@ -110,17 +110,17 @@ class WindowJoin(ByMethod[JoinMethod]):
         always = isinstance(self.within, Always)
         if always and not self.parameters.windowless and (self.parameters.defers or self.parameters.in_order):
             raise ConfigError(
-                f"method={self.method!r} goes by what leaves a window, but within={self.within} has no end. Write "
+                f"method={self.method!r} needs a window that rows leave, but within={self.within} has no end. Write "
                 f"method='oa' or method='rrpj', or a window, as in within=pk.band(before='1 h', after='1 h')."
             )
         if self.parameters.windowless and not always:
             raise ConfigError(
-                f"method={self.method!r} keeps rows for ever, but within={self.within} lets them go. "
-                f"Leave within= out to join all rows there ever were, or write method='oa'."
+                f"method={self.method!r} keeps rows forever, but within={self.within} lets them expire. "
+                f"Leave within= out to join the full history of both streams, or write method='oa'."
             )
         if self.matching is not None and not always and self.method_name not in ("auto", "oa"):
             raise ConfigError(
-                f"method={self.method!r} joins equal keys within a window, but on={self.matching} asks for others. "
+                f"method={self.method!r} joins equal keys within a window, but on={self.matching} is something else. "
                 f"Write method='oa', or leave within= out to join the full history of both streams."
             )
         check_suffix(self.suffix)
@@ -311,8 +311,8 @@ class WindowJoin(ByMethod[JoinMethod]):
         if strangers:
             other = min(strangers)
             raise StateError(
-                f"The state was left by method={other!r}, and method={method.name!r} cannot go on from it: of its "
-                f"rows, not all pairs have come out. Start with method={other!r}, or with a new checkpoint directory."
+                f"The state was written by method={other!r}, and method={method.name!r} cannot resume from it: some "
+                f"pairs of its rows are still due. Start with method={other!r}, or with a new checkpoint directory."
             )
 
 

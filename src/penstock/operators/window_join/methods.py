@@ -70,7 +70,7 @@ class Segments(JoinMethod):
         for field in fields(Segments):
             value = getattr(self, field.name)
             if value is not None and (not is_whole(value) or value < 1):
-                raise ConfigError(f"{field.name}={value!r} is no size. Write bytes, 1 or more.")
+                raise ConfigError(f"{field.name}={value!r} must be a number of bytes, 1 or more.")
 
     def check(self, unit: TimeUnit) -> None:
         """Lengths of time are counted in `unit`, and none is negative."""
@@ -148,7 +148,7 @@ class AhEwj(Segments):
         if self.flush is not None:
             _check_count(flush=self.flush)
         if self.least > 0.5:
-            raise ConfigError(f"least={self.least} leaves no memory to move: two streams share it. Write at most 0.5.")
+            raise ConfigError(f"least={self.least} must be at most 0.5: two streams share the memory.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +186,9 @@ class Rpwj(Segments):
         _check_count(partitions=self.partitions, read_memory=self.read_memory)
         _check_not_negative(access_time=self.access_time, low_mark=self.low_mark, high_mark=self.high_mark)
         if not is_number(self.read_rate) or self.read_rate <= 0:
-            raise ConfigError(f"read_rate={self.read_rate!r} reads nothing. Write bytes per second, above 0.")
+            raise ConfigError(f"read_rate={self.read_rate!r} must be above 0, in bytes per second.")
         if self.slide is not None and Duration.of(self.slide, "slide").amount <= 0:
-            raise ConfigError(f"slide={self.slide!r} does not move. Write how often rows may leave, above 0.")
+            raise ConfigError(f"slide={self.slide!r} must be positive: how often rows may leave.")
 
     def step(self, within: Within, unit: TimeUnit) -> int:
         """Rows are let go of once every slide."""
@@ -218,24 +218,24 @@ def read_method(method: JoinMethodLike) -> JoinMethodLike:
 def _check_parts(*parts: float) -> None:
     if not all(map(is_number, parts)) or min(parts) < 0 or parts[0] <= 0 or abs(sum(parts) - 1) > 1e-9:
         raise ConfigError(
-            f"recent={parts[0]!r}, frequent={parts[1]!r}, invalidation={parts[2]!r} are not parts of one memory. "
-            f"Write fractions that add up to 1, recent above 0."
+            f"recent={parts[0]!r}, frequent={parts[1]!r}, invalidation={parts[2]!r} must be fractions of the memory "
+            f"that add up to 1, with recent above 0."
         )
 
 
 def _check_fraction(**fractions: float) -> None:
     for name, value in fractions.items():
         if not is_number(value) or not 0 <= value <= 1:
-            raise ConfigError(f"{name}={value!r} is not a fraction. Write a number from 0 to 1.")
+            raise ConfigError(f"{name}={value!r} must be a number from 0 to 1.")
 
 
 def _check_count(**counts: int) -> None:
     for name, value in counts.items():
         if not is_whole(value) or value < 1:
-            raise ConfigError(f"{name}={value!r} is not a whole number from 1 up. Write 1 or more.")
+            raise ConfigError(f"{name}={value!r} must be a whole number of at least 1.")
 
 
 def _check_not_negative(**values: float) -> None:
     for name, value in values.items():
         if not is_number(value) or value < 0:
-            raise ConfigError(f"{name}={value!r} is not a number from 0 up. Write 0 or more.")
+            raise ConfigError(f"{name}={value!r} must be a number of at least 0.")

@@ -97,16 +97,16 @@ class NearVectors(Matching):
                 f"distance=0.3; to find equal ones, join on their columns."
             )
         if self.cell is not None and (not is_number(self.cell) or not self.cell > 0):
-            raise ConfigError(f"cell={self.cell!r} is no width. Write a number above 0, or leave it out.")
+            raise ConfigError(f"cell={self.cell!r} must be a number above 0. Leave it out for the default.")
         for name, value in (("distance", self.distance), ("cell", self.cell or 1.0)):
             if not _TINIEST < value < _LARGEST:
                 raise ConfigError(
-                    f"{name}={value!r} has no square in float64. Scale the vectors so that it is between "
+                    f"{name}={value!r} cannot be squared in float64. Scale the vectors so that it is between "
                     f"{_TINIEST:g} and {_LARGEST:g}."
                 )
         if self.metric == "cosine" and self.distance > 2:
             raise ConfigError(
-                f"distance={self.distance!r} is more than any two directions are apart: 1 less a cosine is at most 2. "
+                f"distance={self.distance!r} is more than any cosine distance, 1 - cos, which is at most 2. "
                 f"Write a number up to 2."
             )
         for side in (self.ours, self.theirs):
@@ -118,7 +118,7 @@ class NearVectors(Matching):
         if len(self.ours) != len(self.theirs) and 1 not in (len(self.ours), len(self.theirs)):
             raise ConfigError(
                 f"near({list(self.ours)}, {list(self.theirs)}) compares vectors of {len(self.ours)} and "
-                f"{len(self.theirs)} numbers. Name as many columns on both sides."
+                f"{len(self.theirs)} numbers. Name the same number of columns on both sides."
             )
 
     def __str__(self) -> str:
@@ -140,8 +140,8 @@ class NearVectors(Matching):
         sizes = [_dimensions(columns, self.columns(port)) for port, columns in enumerate((left, right))]
         if None not in sizes and sizes[0] != sizes[1]:
             raise ConfigError(
-                f"on={self}: the left vectors have {sizes[0]} numbers, the right ones {sizes[1]}, so that no two can "
-                f"be compared. Name vectors of the same length."
+                f"on={self}: the left vectors have {sizes[0]} numbers, the right ones {sizes[1]}, so they cannot be "
+                f"compared. Name vectors of the same length."
             )
 
     @property

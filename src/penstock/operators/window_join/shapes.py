@@ -135,8 +135,8 @@ def check_columns(relation: str, schema: pa.Schema, names: Sequence[str]) -> Non
     if _is_binary(kind):
         if importlib.util.find_spec("shapely") is None:
             raise ConfigError(
-                f"{relation}({names[0]!r}) is {kind}, so it holds geometries, which shapely reads. It is not "
-                f"installed: pip install 'penstock[spatial]'."
+                f"{relation}({names[0]!r}) is {kind}, so it holds geometries. To read them, install shapely: "
+                f"pip install 'penstock[spatial]'."
             )
     elif not pa.types.is_struct(kind) or not all(is_numeric(kind.field(name).type) for name in _corners(kind)):
         raise ConfigError(
@@ -151,7 +151,7 @@ def _corners(kind: pa.StructType) -> tuple[str, ...]:
     found = next((names for names in _CORNERS if fields.issuperset(names)), None)
     if found is None:
         raise ConfigError(
-            f"A box with the fields {', '.join(sorted(fields))} has no corners. Call them x1, y1, x2 and y2, or xmin, "
+            f"A box has no corners in the fields {', '.join(sorted(fields))}. Call them x1, y1, x2 and y2, or xmin, "
             f"ymin, xmax and ymax."
         )
     return found

@@ -108,13 +108,13 @@ class Spatial(Matching):
     def __post_init__(self) -> None:
         if not is_number(self.distance) or not (self.distance == 0 or _TINIEST < self.distance < _LARGEST):
             raise ConfigError(
-                f"distance={self.distance!r} is no distance. Write 0, or a number between {_TINIEST:g} and "
-                f"{_LARGEST:g}, in the unit of the coordinates."
+                f"distance={self.distance!r} must be 0, or a number between {_TINIEST:g} and {_LARGEST:g}, in the unit "
+                f"of the coordinates."
             )
         if self.cell is not None and (not is_number(self.cell) or not _TINIEST < self.cell < _LARGEST):
             raise ConfigError(
-                f"cell={self.cell!r} is no width. Write a number between {_TINIEST:g} and {_LARGEST:g}, many times the "
-                f"width of most boxes, or leave it out."
+                f"cell={self.cell!r} must be a number between {_TINIEST:g} and {_LARGEST:g}, many times the width of "
+                f"most boxes. Leave it out for the default."
             )
         for side in (self.ours, self.theirs):
             if len(side) not in (1, 2, 4) or not all(isinstance(name, str) for name in side):

@@ -37,9 +37,9 @@ class LookupPreference:
     def __post_init__(self) -> None:
         for name, least in (("prompt", 1), ("tie", 0)):
             if not getattr(self, name) >= least:
-                raise ConfigError(f"{name}={getattr(self, name)} is too little. Write {least} or more.")
+                raise ConfigError(f"{name}={getattr(self, name)} must be {least} or more.")
         if not 0 <= self.stay < 1:
-            raise ConfigError(f"stay={self.stay} is no part that a cost can fall by. Write 0 or more, below 1.")
+            raise ConfigError(f"stay={self.stay} must be in [0, 1).")
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,9 +76,9 @@ class LookupLoad:
     def __post_init__(self) -> None:
         for name in ("stream_row", "memory", "epoch_seconds", "partitions", "shards"):
             if not getattr(self, name) > 0:
-                raise ConfigError(f"{name}={getattr(self, name)} leaves nothing to plan with. Write more than 0.")
+                raise ConfigError(f"{name}={getattr(self, name)} must be above 0.")
         if self.rows_per_second < 0 or (self.max_age is not None and self.max_age < 0):
-            raise ConfigError(f"rows_per_second={self.rows_per_second}, max_age={self.max_age}: write 0 or more.")
+            raise ConfigError(f"rows_per_second={self.rows_per_second}, max_age={self.max_age} must be 0 or more.")
 
     @property
     def keys(self) -> int:

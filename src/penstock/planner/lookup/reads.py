@@ -31,10 +31,10 @@ class ReadCosts:
     def __post_init__(self) -> None:
         for name in ("request", "key", "seek"):
             if not getattr(self, name) >= 0:
-                raise ConfigError(f"{name}={getattr(self, name)} would turn back the clock. Write seconds, 0 or more.")
+                raise ConfigError(f"{name}={getattr(self, name)} must be 0 or more, in seconds.")
         for name in ("bandwidth", "block", "window"):
             if not getattr(self, name) > 0:
-                raise ConfigError(f"{name}={getattr(self, name)} moves nothing. Write a number above 0.")
+                raise ConfigError(f"{name}={getattr(self, name)} must be above 0.")
 
     @classmethod
     def of_disk(cls, disk: Disk, row: float, request: float = 0.0) -> ReadCosts:

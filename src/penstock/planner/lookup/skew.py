@@ -37,9 +37,9 @@ class Skew:
 
     def __post_init__(self) -> None:
         if self.keys < 1:
-            raise ConfigError(f"keys={self.keys} leaves nothing to ask for. Write how many the table has.")
+            raise ConfigError(f"keys={self.keys} must be at least 1: how many the table has.")
         if not 0 <= self.exponent <= STEEPEST:
-            raise ConfigError(f"exponent={self.exponent} is out of range. Write 0 (even) to {STEEPEST:g}.")
+            raise ConfigError(f"exponent={self.exponent} must be from 0 (even) to {STEEPEST:g}.")
 
     @classmethod
     def fitted(cls, counts: Counts, keys: int) -> Self:

@@ -177,7 +177,7 @@ def search(
         if best is None or amount < best.price:
             best = JoinChoice(plan, predicted, amount)
     if best is None:
-        raise ConfigError(f"among={tuple(among)!r} leaves nothing to choose. Write 'early', 'late' or 'hybrid'.")
+        raise ConfigError(f"among={tuple(among)!r} leaves nothing to choose. Name 'early', 'late' or 'hybrid'.")
     return JoinChoice(best.plan, best.cost, best.price, considered)
 
 

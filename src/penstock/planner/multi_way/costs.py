@@ -41,7 +41,7 @@ class Relation:
     def __post_init__(self) -> None:
         for name in ("rows", "keys", "payload"):
             if not getattr(self, name) >= 0:
-                raise ConfigError(f"{name}={getattr(self, name)} of a relation is not a size. Write 0 or more.")
+                raise ConfigError(f"{name}={getattr(self, name)} of a relation must be 0 or more.")
 
     @property
     def width(self) -> float:

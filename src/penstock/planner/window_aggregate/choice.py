@@ -45,7 +45,7 @@ class AggregatePreference:
     def __post_init__(self) -> None:
         for name in ("stay", "for_good", "smaller", "room"):
             if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)} is no part of a cost. Write 0 or more, below 1.")
+                raise ConfigError(f"{name}={getattr(self, name)} must be in [0, 1).")
 
 
 DEFAULT = AggregatePreference()
@@ -99,7 +99,7 @@ def plan_window_aggregate(
     'paned'
     """
     if not memory > 0:
-        raise ConfigError(f"memory={memory} leaves nothing to plan with. Write a number above 0.")
+        raise ConfigError(f"memory={memory} must be above 0.")
     if load is None:
         return _unmeasured(slides, current)
     costs = predict(slides, load, sizes, prices)

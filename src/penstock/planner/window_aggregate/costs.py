@@ -35,7 +35,7 @@ class AggregateLoad:
 
     def __post_init__(self) -> None:
         if not 0 < self.partials <= self.rows or not 0 < self.results < float("inf"):
-            raise ConfigError(f"{self} is no load. Write numbers above 0, and no more partials than rows.")
+            raise ConfigError(f"{self}: all three must be above 0, with no more partials than rows.")
 
     def shared(self, tasks: int) -> AggregateLoad:
         """What one of so many tasks bears, each with its shard of the groups."""

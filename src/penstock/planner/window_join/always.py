@@ -40,7 +40,7 @@ def plan_always(
     """
     for name, value in (("memory", memory), ("epoch_seconds", epoch_seconds)):
         if not value > 0:
-            raise ConfigError(f"{name}={value} leaves nothing to plan with. Write a number above 0.")
+            raise ConfigError(f"{name}={value} must be above 0.")
     running = current if current == "rrpj" else "oa"
     if feeds_operator and time == "latest":
         return Choice("oa", _FORCED)

@@ -45,9 +45,9 @@ class Preference:
     def __post_init__(self) -> None:
         for name, least in (("small", 1), ("prompt", 1), ("worth", 0), ("tie", 0)):
             if not getattr(self, name) >= least:
-                raise ConfigError(f"{name}={getattr(self, name)} is too little. Write {least} or more.")
+                raise ConfigError(f"{name}={getattr(self, name)} must be {least} or more.")
         if not 0 <= self.stay < 1:
-            raise ConfigError(f"stay={self.stay} is no part that a cost can fall by. Write 0 or more, below 1.")
+            raise ConfigError(f"stay={self.stay} must be in [0, 1).")
 
 
 DEFAULT = Preference()
@@ -109,7 +109,7 @@ def plan_window_join(
     """
     for name, value in (("memory", memory), ("epoch_seconds", epoch_seconds)):
         if not value > 0:
-            raise ConfigError(f"{name}={value} leaves nothing to plan with. Write a number above 0.")
+            raise ConfigError(f"{name}={value} must be above 0.")
     running = None if current == "auto" else current
     only_oa = feeds_operator and time == "latest"
     if load is None:

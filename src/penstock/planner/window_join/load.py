@@ -38,7 +38,7 @@ class Load:
         for name in ("rows_per_second", "row_bytes", "window_seconds"):
             value = getattr(self, name)
             if not 0 <= min(value) <= max(value) < float("inf"):
-                raise ConfigError(f"{name}={value} is no load. Write two finite numbers, 0 or more.")
+                raise ConfigError(f"{name}={value} must be two finite numbers, 0 or more.")
 
     @property
     def bytes_per_second(self) -> Pair:
@@ -132,7 +132,7 @@ def measure(before: Measured, seconds: float, rows: Pair, state_rows: Pair, stat
     Load(rows_per_second=(200.0, 50.0), row_bytes=(16.0, 8.0), window_seconds=(20.0, 20.0))
     """
     if not seconds >= 0:
-        raise ConfigError(f"seconds={seconds} of stream time cannot pass. Write 0 where it stands still.")
+        raise ConfigError(f"seconds={seconds} of stream time must be 0 or more.")
     old, new = 1 - SMOOTHING, SMOOTHING
     widths = [
         size / held if held else known

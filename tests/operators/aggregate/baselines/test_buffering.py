@@ -190,7 +190,7 @@ def test_f11_no_other_method_goes_on_with_its_rows():
     aggregation = counted(1, 2, 3)
     state = aggregation.logics[0].state()
     other = Case(sliding(10, 5), ("rows.x",), [], method="wid").config
-    with pytest.raises(StateError, match="State holds buffered"):
+    with pytest.raises(StateError, match="The state holds buffered"):
         other.logic((aggregation.types,), aggregation.store, aggregation.budgets[0], State(state.pages))
 
 

@@ -48,5 +48,5 @@ def test_a_row_is_stored_by_one_unit_of_its_side_and_sent_to_all_of_the_other():
 
 
 def test_units_are_counted_from_one():
-    with pytest.raises(ConfigError, match="units=0 is not a number of units"):
+    with pytest.raises(ConfigError, match="units=0 must be 1 or more"):
         BiStream(units=0)

@@ -261,7 +261,7 @@ def test_state_that_only_one_method_understands_is_refused_by_others(before, aft
     for event in (left(5, 1), right(5, 1)):
         at_work.on(event)
     with pytest.raises(
-        StateError, match=f"^The state was left by method='{before}', and method='{after}' cannot go on"
+        StateError, match=f"^The state was written by method='{before}', and method='{after}' cannot resume"
     ):
         at_work.on(EpochEnd(1, method=after))
 

@@ -166,13 +166,13 @@ def test_rows_with_the_fewest_results_leave_first_and_young_ones_are_spared():
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
-        ({"sigma": 2}, 'sigma=2 is neither a fraction nor "auto". Write a number from 0 to 1, or "auto".'),
-        ({"flush": -1}, "flush=-1 is not a fraction"),
-        ({"memory": 0}, "memory=0 is no size. Write bytes, 1 or more."),
-        ({"partitions": 0}, "partitions=0 is not a whole number from 1 to 1,024."),
+        ({"sigma": 2}, 'sigma=2 must be a number from 0 to 1, or "auto".'),
+        ({"flush": -1}, "flush=-1 must be a number from 0 to 1"),
+        ({"memory": 0}, "memory=0 must be a number of bytes, 1 or more."),
+        ({"partitions": 0}, "partitions=0 must be a whole number from 1 to 1,024."),
         ({"per": "seen"}, "per='seen' is not one of arrived, resident, nothing."),
         ({"by": "page"}, "by='page' is not one of partition, row."),
-        ({"grace": 1.5}, "grace=1.5 is not a fraction"),
+        ({"grace": 1.5}, "grace=1.5 must be a number from 0 to 1"),
     ],
     ids=lambda part: next(iter(part)) if isinstance(part, dict) else "",
 )

@@ -33,7 +33,7 @@ class BiStream(MultiJoinMethod):
 
     def __post_init__(self) -> None:
         if not is_whole(self.units) or self.units < 1:
-            raise ConfigError(f"units={self.units!r} is not a number of units. Write 1 or more.")
+            raise ConfigError(f"units={self.units!r} must be 1 or more.")
 
 
 class BiStreamJoin(LinearJoin):

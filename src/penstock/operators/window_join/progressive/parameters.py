@@ -35,9 +35,9 @@ class Progressive(JoinMethod):
         for name in ("memory", "row"):
             value = getattr(self, name)
             if value is not None and (not is_whole(value) or value < 1):
-                raise ConfigError(f"{name}={value!r} is no size. Write bytes, 1 or more.")
+                raise ConfigError(f"{name}={value!r} must be a number of bytes, 1 or more.")
         if not is_whole(self.partitions) or not 1 <= self.partitions <= _MOST_PARTITIONS:
-            raise ConfigError(f"partitions={self.partitions!r} is not a whole number from 1 to {_MOST_PARTITIONS:,}.")
+            raise ConfigError(f"partitions={self.partitions!r} must be a whole number from 1 to {_MOST_PARTITIONS:,}.")
         self._check_fraction("flush")
         if self.cut not in get_args(Cutting):
             raise ConfigError(f"cut={self.cut!r} is not one of {', '.join(get_args(Cutting))}.")
@@ -49,7 +49,7 @@ class Progressive(JoinMethod):
     def _check_fraction(self, name: str) -> None:
         value = getattr(self, name)
         if not is_number(value) or not 0 <= value <= 1:
-            raise ConfigError(f"{name}={value!r} is not a fraction. Write a number from 0 to 1.")
+            raise ConfigError(f"{name}={value!r} must be a number from 0 to 1.")
 
 
 _MOST_PARTITIONS = 1024
@@ -70,7 +70,7 @@ class Rrpj(Progressive):
     64
     >>> Rrpj(sigma=2)
     Traceback (most recent call last):
-    penstock.core.errors.ConfigError: sigma=2 is neither a fraction nor "auto". Write a number from 0 to 1, or "auto".
+    penstock.core.errors.ConfigError: sigma=2 must be a number from 0 to 1, or "auto".
     """
 
     sigma: float | Literal["auto"] = "auto"
@@ -81,9 +81,7 @@ class Rrpj(Progressive):
     def __post_init__(self) -> None:
         Progressive.__post_init__(self)
         if self.sigma != "auto" and (not is_number(self.sigma) or not 0 <= self.sigma <= 1):
-            raise ConfigError(
-                f'sigma={self.sigma!r} is neither a fraction nor "auto". Write a number from 0 to 1, or "auto".'
-            )
+            raise ConfigError(f'sigma={self.sigma!r} must be a number from 0 to 1, or "auto".')
         self._check_fraction("grace")
         for name, known in (("per", get_args(Per)), ("by", ("partition", "row"))):
             if getattr(self, name) not in known:

@@ -99,10 +99,10 @@ def test_sigma_of_one_is_the_plain_policy(kind):
 
 def test_parameters_are_checked():
     for make, said in (
-        (lambda: Random(seed=-1), "seed=-1 is not a whole number"),
-        (lambda: La(history=0), "history=0 is not a whole number"),
-        (lambda: La(share=2), "share=2 is not a fraction"),
-        (lambda: Rpj(sigma=-1), "sigma=-1 is not a fraction"),
+        (lambda: Random(seed=-1), "seed=-1 must be a whole number"),
+        (lambda: La(history=0), "history=0 must be a whole number"),
+        (lambda: La(share=2), "share=2 must be a number from 0 to 1"),
+        (lambda: Rpj(sigma=-1), "sigma=-1 must be a number from 0 to 1"),
     ):
         with pytest.raises(ConfigError, match=said):
             make()

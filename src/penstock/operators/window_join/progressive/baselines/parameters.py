@@ -29,7 +29,7 @@ class Random(Progressive):
     def __post_init__(self) -> None:
         Progressive.__post_init__(self)
         if not is_whole(self.seed) or self.seed < 0:
-            raise ConfigError(f"seed={self.seed!r} is not a whole number from 0 up.")
+            raise ConfigError(f"seed={self.seed!r} must be a whole number of at least 0.")
 
     def policy(self) -> Policy:
         """By chance."""
@@ -82,7 +82,7 @@ class La(Progressive):
         self._check_fraction("sigma")
         self._check_fraction("share")
         if not is_whole(self.history) or self.history < 1:
-            raise ConfigError(f"history={self.history!r} is not a whole number from 1 up.")
+            raise ConfigError(f"history={self.history!r} must be a whole number of at least 1.")
 
     def policy(self) -> Policy:
         """By arrivals, the last ones above all."""
