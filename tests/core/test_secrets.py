@@ -55,7 +55,7 @@ def test_a_driver_that_fails_later_shows_no_password(tmp_path):
     duckdb.connect(f"{tmp_path}/x.duckdb?password=hunter2").close()
     with pytest.raises(TableError) as caught:
         ask(address, fail)
-    assert str(caught.value).endswith("answers: ValueError: no such user: me:***")
+    assert str(caught.value).endswith("raised an error: ValueError: no such user: me:***")
     assert "hunter2" not in everything_shown(caught.value)
 
 

@@ -435,7 +435,10 @@ def test_two_sinks_of_one_path_are_refused(orders, tmp_path):
         ({"method": ["inlj"]}, r"method=\['inlj'\] is not one of auto, broadcast, inlj"),
         ({"name": 5}, r"name=5 must be a string\. Write a name in quotes"),
         ({"suffix": 5}, r"suffix=5 must be a string: what to append to a name that is taken, like '_right'"),
-        ({"table": "ftp://x/y"}, r"'ftp://x/y' is in no file system that pyarrow knows .* Write a path, or a URI"),
+        (
+            {"table": "ftp://x/y"},
+            r"'ftp://x/y' is not in a file system that pyarrow supports .* Write a path, or a URI",
+        ),
     ],
 )
 def test_a_lookup_that_makes_no_sense_is_refused(orders, arguments, message):
@@ -485,7 +488,10 @@ def test_a_table_with_two_columns_of_one_name_is_refused(orders):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"foo": 5}, r"foo= does not lay out a page table\. Write one of by, partition, partition_rows, page, columns"),
+        (
+            {"foo": 5},
+            r"foo= is not an option of a page table\. Write one of by, partition, partition_rows, page, columns",
+        ),
         ({"keys": 5}, r"keys=5 names no column\. Write keys='id', or a list of columns"),
         ({"keys": []}, r"keys=\[\] names no column"),
     ],

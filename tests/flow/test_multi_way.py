@@ -166,7 +166,7 @@ def test_joins_are_named_after_the_streams_they_join(flow, streams):
         ({"on": ON, "plan": "(li q) p"}, r"names 'q', which is not a relation"),
         (
             {"on": ON, "plan": "(o p) li"},
-            r"no predicate of on= names both\. Write plan=.*, or add to on= what joins them",
+            r"no predicate of on= names both\. Write plan=.*, or add a predicate that joins them to on=",
         ),
         ({"on": ON, "within": 5}, r"within=5 is not a time condition"),
         ({"on": ON, "time": "q"}, r"time='q' is not a time of the results\. Write 'latest', 'earliest', or one of li"),

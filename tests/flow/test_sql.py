@@ -743,7 +743,7 @@ def test_a_stream_cannot_be_called_as_an_option():
         ),
         ("SELECT k, count(*) FROM s [RANGE 5 WATTR t] GROUP BY CUBE(k)", "CUBE", r"CUBE would group rows in several"),
         ("SELECT k, count(*) FROM s [RANGE 5 WATTR t] GROUP BY k WITH ROLLUP", "WITH", r"in several ways at once"),
-        ("SELECT * EXCEPT (k) FROM s", "EXCEPT", r"EXCEPT is not supported\. Write the columns that are wanted"),
+        ("SELECT * EXCEPT (k) FROM s", "EXCEPT", r"EXCEPT is not supported\. Name the columns to keep"),
         ("SELECT k, count(*) FROM s GROUP BY k", "count(*)", r"Without a window this has no end"),
         (
             "SELECT percentile(v) FROM s [RANGE 5 WATTR t]",

@@ -87,7 +87,7 @@ def test_what_threads_cannot_fetch_is_an_error_where_rows_are_taken(case):
     fetch, rows, _ = case
     home = fetch.fetched[0].home
     os.unlink(sorted(Path(home.files.path).iterdir())[1])
-    with pytest.raises(SourceError, match=r"1\.parquet is gone or was changed"):
+    with pytest.raises(SourceError, match=r"1\.parquet is gone or has changed"):
         list(fetched_ahead(fetch, iter([rows]), 5_000, 2))
 
 

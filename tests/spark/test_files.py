@@ -448,8 +448,8 @@ def write_large(folder: Path, number: int, rows: pa.Table) -> None:
 
 
 def refused() -> Iterator[tuple[Callable[[Any, Path], Any], str]]:
-    yield lambda flow, at: flow.parquet(at / "nowhere", time="t"), "is not there. Write a folder of parquet files"
-    yield lambda flow, at: flow.parquet(at / "empty", time="t"), "has no file yet that tells its columns"
+    yield lambda flow, at: flow.parquet(at / "nowhere", time="t"), "does not exist. Write a folder of parquet files"
+    yield lambda flow, at: flow.parquet(at / "empty", time="t"), "has no file yet to infer its columns from"
     yield lambda flow, at: flow.parquet(at / "in", time="x"), "x"
     yield lambda flow, at: flow.parquet(at / "in", time="t", max_files=0), "max_files=0 must be a whole number"
     yield lambda flow, at: flow.parquet(at / "in", time="t", max_bytes=True), "max_bytes=True must be a whole number"

@@ -69,7 +69,7 @@ def test_odd_expressions_are_refused_as_such_while_the_flow_is_built(spark, tmp_
 
 def test_columns_of_a_dataframe_that_differ_by_case_only_are_refused(spark, tmp_path):
     flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="32 MB")
-    with pytest.raises(ConfigError, match=r"columns 'K' and 'k', which Spark does not tell apart\. Rename one"):
+    with pytest.raises(ConfigError, match=r"columns 'K' and 'k', which Spark cannot distinguish\. Rename one"):
         flow.source(spark.createDataFrame([(1, 1, 7)], ["K", "t", "k"]), time="t")
 
 

@@ -139,7 +139,7 @@ def test_a_file_that_rows_in_state_need_is_asked_for_by_its_name(spark, tmp_path
     feeds["b"].add(events(1, "b").set_column(0, "k", pa.array([7 * n % 97 for n in range(ROWS)])))
     flow, (rows, _) = joined(spark, tmp_path, feeds)
     rows.to_memory()
-    with pytest.raises(PenstockError, match=r"a/00000\.parquet is gone|00000\.parquet.*was changed since"):
+    with pytest.raises(PenstockError, match=r"a/00000\.parquet is gone|00000\.parquet.*has changed since"):
         flow.run()
 
 
@@ -350,6 +350,6 @@ def test_a_column_that_state_lacks_may_not_become_another_one(spark, tmp_path, f
 
     run("note AS x")
     for other in ("concat(note, '') AS x", "CAST(v AS STRING) AS x"):
-        with pytest.raises(PenstockError, match="have left 'x' behind, and it is made in another way"):
+        with pytest.raises(PenstockError, match="left 'x' in its source, and it is computed differently"):
             run(other)
     run("note AS x")

@@ -84,7 +84,7 @@ def test_a_changed_promise_is_logged_with_the_one_before(build, tmp_path, caplog
         caplog.clear()
     said = (
         f"source 'orders' promises that no row comes more than 30 after a later one; at the last start of checkpoint "
-        f"{tmp_path}/c it promised rows in order of time. Its bound goes on from where it was."
+        f"{tmp_path}/c it promised rows in order of time. Its bound stays where it was."
     )
     assert warnings == [[], [said], []]
 

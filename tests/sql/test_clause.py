@@ -124,9 +124,9 @@ def test_f08_a_row_can_be_met_for_its_own_streams_range():
     ("text", "column", "message"),
     [
         ("[SLIDE 1 minute]", 1, "A window needs a RANGE. Write a clause like [RANGE 10 minutes SLIDE 1 minute WATTR"),
-        ("[RANGE 5 min RANGE 6 min]", 14, "RANGE is there twice. Leave one of them out."),
-        ("[RANGE 5 min WATTR ts WA ts]", 23, "WATTR is there twice."),
-        ("[RANGE 5 min WATTR]", 1, "WATTR says nothing. Write a clause like"),
+        ("[RANGE 5 min RANGE 6 min]", 14, "RANGE appears twice. Leave one of them out."),
+        ("[RANGE 5 min WATTR ts WA ts]", 23, "WATTR appears twice."),
+        ("[RANGE 5 min WATTR]", 1, "WATTR has no value. Write a clause like"),
         ("[RANGE 5 min HOP 1 min]", 14, "HOP is not part of a window clause. Parts start with RANGE, SLIDE, WATTR,"),
         ("[RANGE 5 min WATTR ts desc]", 23, "desc is not part of a window clause."),
         ("[RANGE 5 parsecs]", 8, "RANGE='5 parsecs' is not a length of time."),

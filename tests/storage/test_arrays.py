@@ -90,7 +90,7 @@ def test_texts_too_long_for_one_array_are_refused(tmp_path, monkeypatch):
 
 
 def test_rows_that_are_missing_are_noticed(tmp_path):
-    with pytest.raises(ValueError, match="1 rows came, 2 were told"):
+    with pytest.raises(ValueError, match="1 rows arrived instead of 2"):
         write_arrays(str(tmp_path / "rows"), pa.schema({"n": pa.int64()}), 2, iter([pa.table({"n": [1]})]))
 
 

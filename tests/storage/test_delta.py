@@ -591,7 +591,7 @@ def test_a_version_to_which_the_log_does_not_reach_back_is_told(tmp_path):
     files = source(tmp_path)
     DeltaTable(str(tmp_path)).create_checkpoint()
     clean_up(tmp_path)
-    with pytest.raises(SourceError, match=r"Version 2 of .* is not known any more: commit 0 is not .*new checkpoint"):
+    with pytest.raises(SourceError, match=r"Version 2 of .* is no longer available: commit 0 is not .*new checkpoint"):
         inputs_of(files, 2, None)
     with pytest.raises(SourceError, match=r"Commit 2 of .* is gone: .*logRetentionDuration"):
         inputs_of(files, 3, 1)

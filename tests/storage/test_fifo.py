@@ -109,7 +109,7 @@ def test_a_queue_that_the_budget_has_no_room_for_is_refused():
 
 
 def test_a_memory_that_is_none_is_refused():
-    with pytest.raises(ConfigError, match=r"memory=15 cannot hold a queue's head and tail: .* Write a size like"):
+    with pytest.raises(ConfigError, match=r"memory=15 cannot hold a queue's head and tail, .* Write a size like"):
         queue_of(memory=15)
 
 

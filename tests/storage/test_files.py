@@ -155,5 +155,5 @@ def test_a_segment_may_be_kept_elsewhere_and_any_store_finds_it_by_name(tmp_path
 
 def test_a_folder_that_may_only_be_read_is_refused_before_it_is_written_to(tmp_path, monkeypatch):
     monkeypatch.setattr("penstock.storage.files.os.access", lambda path, mode: False)
-    with pytest.raises(ConfigError, match=r"^to='x' cannot be written to: .* may only be read\. Write a folder that"):
+    with pytest.raises(ConfigError, match=r"^to='x' cannot be written to: .* is read-only\. Write a folder that"):
         make_folder(str(tmp_path), "to='x'")

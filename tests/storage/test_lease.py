@@ -194,7 +194,7 @@ def test_of_two_drivers_that_pass_the_check_at_the_same_time_one_commits(records
     """The check and the commit are two steps: the ledger itself can be made only once."""
     first, second = Checkpoint(records.uri), Checkpoint(records.uri)
     first.commit(Ledger(epoch=0, static=True))
-    with pytest.raises(LeaseError, match=r"Epoch 0 of checkpoint .* was written by another driver meanwhile"):
+    with pytest.raises(LeaseError, match=r"Epoch 0 of checkpoint .* was committed by another driver meanwhile"):
         second.commit(Ledger(epoch=0))
     assert first.latest().static
     first.plan(Plan(1, 0, 1, {}))

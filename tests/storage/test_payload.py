@@ -162,17 +162,17 @@ class TestRefused:
 
     def test_a_file_that_is_gone(self, home, tmp_path):
         os.unlink(tmp_path / "0.parquet")
-        with pytest.raises(SourceError, match=r"0\.parquet is gone or was changed since it was read.*payload='row'"):
+        with pytest.raises(SourceError, match=r"0\.parquet is gone or has changed since it was read.*payload='row'"):
             home.fetch(np.array([0]), [("text",)])
 
     def test_a_file_that_was_written_anew(self, home, tmp_path):
         pq.write_table(table(5, 10), tmp_path / "0.parquet")
-        with pytest.raises(SourceError, match="was changed since it was read"):
+        with pytest.raises(SourceError, match="has changed since it was read"):
             home.fetch(np.array([0]), [("text",)])
 
     def test_a_file_of_the_same_size_and_another_time(self, home, tmp_path):
         os.utime(tmp_path / "0.parquet", (1, 1))
-        with pytest.raises(SourceError, match="was changed since it was read"):
+        with pytest.raises(SourceError, match="has changed since it was read"):
             home.fetch(np.array([0]), [("text",)])
 
     @pytest.mark.parametrize("kind", ["parquet", "csv"])
@@ -189,7 +189,7 @@ class TestRefused:
         home = Home(str(tmp_path), flow, flow, "s", files_of(kind, str(tmp_path / f"1.{kind}"), None, None, None))
         home.note(0, [(home.files.path, ())])
         assert write("b") == before
-        with pytest.raises(SourceError, match=rf"1\.{kind} is gone or was changed since it was read"):
+        with pytest.raises(SourceError, match=rf"1\.{kind} is gone or has changed since it was read"):
             home.fetch(np.array([0]), [("text",)])
         write("a")
         assert home.fetch(np.array([1]), [("text",)])[0].to_pylist() == ["a1"]
@@ -203,7 +203,7 @@ class TestRefused:
             return read(*given)
 
         monkeypatch.setattr(payload, "read_file", torn)
-        with pytest.raises(SourceError, match="was changed since it was read"):
+        with pytest.raises(SourceError, match="has changed since it was read"):
             home.fetch(np.array([0]), [("text",)])
 
     def test_records_of_earlier_versions_tell_only_sizes_and_times(self, home):

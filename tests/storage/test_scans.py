@@ -189,7 +189,7 @@ def test_dates_in_json_are_read(tmp_path):
 @pytest.mark.parametrize(("kind", "nothing"), [("csv", "t,c\n"), ("json", "\n")])
 def test_a_first_file_without_rows_does_not_tell_the_columns(tmp_path, kind, nothing):
     (tmp_path / "0").write_text(nothing)
-    with pytest.raises(ConfigError, match="has no file yet that tells its columns"):
+    with pytest.raises(ConfigError, match="has no file yet to infer its columns from"):
         files_of(kind, tmp_path, None, None, None)
     (tmp_path / "1").write_text("t,c\n1,a\n" if kind == "csv" else '{"t": 1, "c": "a"}\n')
     assert local_rows(kind, tmp_path) == [{"t": 1, "c": "a"}]

@@ -115,7 +115,7 @@ class TestDamage:
             home.check(0)
 
     def test_of_a_name(self):
-        with pytest.raises(StateError, match="no name of a segment"):
+        with pytest.raises(StateError, match="its name is not that of a segment"):
             about_segment("/checkpoint/payload/s/000000000000-0badc0de/x.arrow")
 
 

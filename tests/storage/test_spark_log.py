@@ -55,7 +55,7 @@ def test_other_offsets_are_other_rows(spark, root):
         spark.compare(noted, 3)
     found = spark.batch(3)["offsets/3"]
     assert str(error.value) == (
-        f"Epoch 3 of checkpoint {root.parent} had other rows than Spark would give it now: spark/offsets/3 had "
+        f"Spark would give epoch 3 of checkpoint {root.parent} other rows than it had: spark/offsets/3 had "
         f"checksum {noted['offsets/3']} then and now has checksum {found}. Parts of the checkpoint are of different "
         f"ages, or damaged, so rows would be lost or counted twice; nothing was changed. Restore the whole folder "
         f"from one backup, or start with a new checkpoint folder."

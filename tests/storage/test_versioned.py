@@ -154,7 +154,9 @@ def test_a_checkpoint_of_the_format_before_which_had_no_seals_is_refused_with_th
     before = contents(folder(checkpoint))
     with pytest.raises(CheckpointError, match="format: was 1, is now 2"):
         checkpoint.claim(FLOW)
-    with pytest.raises(CheckpointError, match=r"has state format 1, and this penstock reads only 2\. Nothing was"):
+    with pytest.raises(
+        CheckpointError, match=r"has state format 1, but this version of penstock reads 2\. Nothing was"
+    ):
         checkpoint.vacuum()
     assert contents(folder(checkpoint)) == before
 
@@ -531,6 +533,6 @@ def test_vacuum_sweeps_what_attempts_left_elsewhere_and_nothing_of_other_checkpo
 @pytest.mark.parametrize("below", ["", "/checkpoint"])
 def test_a_checkpoint_that_cannot_be_a_folder_is_refused(tmp_path, below):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(CheckpointError, match=r"^checkpoint='.*file.*' cannot be a folder: .*Write a path where"):
+    with pytest.raises(CheckpointError, match=r"^checkpoint='.*file.*' cannot be created: .*Write a path where"):
         Checkpoint(f"{tmp_path}/file{below}")
     assert (tmp_path / "file").read_text() == "mine"

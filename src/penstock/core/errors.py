@@ -40,7 +40,9 @@ class ConfigError(PenstockError):
     def unknown_key(cls, column: str, columns: Iterable[str]) -> Self:
         """`on=` names a column that the table of a lookup does not have."""
         missing = cls.unknown_column("on", column, columns, "this table")
-        return cls(f"{missing} If a key has another name there than in the stream, write on={{'ours': 'theirs'}}.")
+        return cls(
+            f"{missing} If the key has different names in the stream and the table, write on={{'ours': 'theirs'}}."
+        )
 
 
 class DurationError(ConfigError):
@@ -149,12 +151,12 @@ class PlanError(ConfigError):
         """The two sides of a node share no predicate.
 
         >>> print(PlanError.cross_product("(o s) li", "o", "s", "(li o) s"))  # doctest: +NORMALIZE_WHITESPACE
-        plan='(o s) li' joins 'o' with 's', but no predicate of on= names both. Write plan='(li o) s', or add to
-        on= what joins them, also if it follows from other predicates.
+        plan='(o s) li' joins 'o' with 's', but no predicate of on= names both. Write plan='(li o) s', or add a
+        predicate that joins them to on=, even if it follows from the others.
         """
         return cls(
             f"plan={str(text)!r} joins {left!r} with {right!r}, but no predicate of on= names both. Write "
-            f"plan={instead!r}, or add to on= what joins them, also if it follows from other predicates."
+            f"plan={instead!r}, or add a predicate that joins them to on=, even if it follows from the others."
         )
 
     @classmethod
@@ -229,8 +231,8 @@ class TableError(StateError):
     def missing(cls, path: str) -> Self:
         """A file of the table is gone."""
         return cls(
-            f"Table file {path} is missing, so rows of the table are. If its version was vacuumed, open a newer one; "
-            f"otherwise restore the file from a backup of the table, or build the table anew."
+            f"Table file {path} is missing, and so are its rows. If its version was vacuumed, open a newer one; "
+            f"otherwise restore the file from a backup of the table, or write the table again."
         )
 
     @classmethod
@@ -238,15 +240,15 @@ class TableError(StateError):
         """A file of the table holds something else than what was written."""
         return cls(
             f"Table file {path} is not what was written: {why}. Nothing was read from it. "
-            f"Restore the file from a backup of the table, or build the table anew."
+            f"Restore the file from a backup of the table, or write the table again."
         )
 
     @classmethod
     def conflict(cls, uri: str, expected: str, found: str) -> Self:
         """Two writers began with the same version, and the other one was first."""
         return cls(
-            f"Table {uri} was at version {expected} when this change began and is at {found} now: somebody else wrote "
-            f"it meanwhile, and nothing of this change was kept. Read the table again and repeat the change."
+            f"Table {uri} was at version {expected} when this change began and is at {found} now: another writer "
+            f"changed it meanwhile, so this change was discarded. Read the table again and repeat the change."
         )
 
 
@@ -258,17 +260,17 @@ class CheckpointError(PenstockError):
         """Spark would give an epoch other rows than those it had when it was planned or committed."""
         is_now = "is gone" if found is None else f"now has checksum {found}"
         return cls(
-            f"Epoch {epoch} of checkpoint {uri} had other rows than Spark would give it now: {name} had checksum "
-            f"{noted} then and {is_now}. Parts of the checkpoint are of different ages, or damaged, so rows would be "
-            f"lost or counted twice; nothing was changed. Restore the whole folder from one backup, or start with a "
-            f"new checkpoint folder."
+            f"Spark would give epoch {epoch} of checkpoint {uri} other rows than it had: {name} had checksum {noted} "
+            f"then and {is_now}. Parts of the checkpoint are of different ages, or damaged, so rows would be lost or "
+            f"counted twice; nothing was changed. Restore the whole folder from one backup, or start with a new "
+            f"checkpoint folder."
         )
 
     @classmethod
     def damaged(cls, uri: str, name: str, why: str) -> Self:
         """A file of Spark's that the next epoch depends on is not what Spark wrote."""
         return cls(
-            f"{name} of checkpoint {uri} is not what Spark wrote: {why}. Spark could not go on from it, and nothing "
+            f"{name} of checkpoint {uri} is not what Spark wrote: {why}. Spark cannot resume from it, and nothing "
             f"was changed. Restore the whole folder from one backup, or start with a new checkpoint folder."
         )
 
@@ -276,8 +278,8 @@ class CheckpointError(PenstockError):
     def other_age(cls, uri: str, asked: int, committed: int) -> Self:
         """Spark asks for an epoch that is not the next one."""
         return cls(
-            f"Spark asks for epoch {asked}, but {committed} is the last one committed in {uri}: its parts are not of "
-            f"one age. Restore the whole folder from a backup, or start with a new one."
+            f"Spark asks for epoch {asked}, but {committed} is the last one committed in {uri}: its parts are of "
+            f"different ages. Restore the whole folder from a backup, or start with a new one."
         )
 
 
@@ -298,16 +300,16 @@ class LeaseError(CheckpointError):
     def lost(cls, uri: str, mine: str, holder: str) -> Self:
         """A driver that was taken for dead and finds another in its place."""
         return cls(
-            f"This driver, {mine}, has lost its lease on checkpoint {uri} to {holder}, which did not see a sign of "
-            f"life from it. This epoch was not committed and the flow goes on there; stop this one."
+            f"This driver, {mine}, has lost its lease on checkpoint {uri} to {holder}, which saw no sign of life from "
+            f"it. This epoch was not committed, and the flow continues there. Stop this driver."
         )
 
     @classmethod
     def committed(cls, uri: str, epoch: int) -> Self:
         """Somebody else was faster to commit an epoch."""
         return cls(
-            f"Epoch {epoch} of checkpoint {uri} was written by another driver meanwhile. Nothing of this one was "
-            f"committed. Let only one driver run; if that is this one, start it again."
+            f"Epoch {epoch} of checkpoint {uri} was committed by another driver meanwhile; this one committed nothing. "
+            f"Run only one driver; if it is this one, start it again."
         )
 
 

@@ -55,6 +55,6 @@ class DeltaStream(FileStream):
         if latest < reached:
             raise SourceError(
                 f"The latest version of Delta table {self.files.path} is {latest}, but the flow has read version "
-                f"{reached}: it is another table. Put the old one back, or start with a new checkpoint folder."
+                f"{reached}: it is another table. Restore the old one, or start with a new checkpoint folder."
             )
         return reached

@@ -62,7 +62,7 @@ class SparkFlow(Flow):
     def __init__(self, spark: SparkSession, checkpoint: str, memory: str | int, shards: int | None = None) -> None:
         super().__init__(memory)
         if shards is not None and shards < 1:
-            raise ConfigError(f"shards={shards} leaves no task to run. Leave it out for one per core.")
+            raise ConfigError(f"shards={shards} must be at least 1. Leave it out for one per core.")
         self.shards = shards
         self.spark = spark
         self.checkpoint = str(checkpoint)
@@ -100,8 +100,8 @@ class SparkFlow(Flow):
             )
         if sink.folder is not None and is_within(self.checkpoint, sink.folder):
             raise ConfigError(
-                f"checkpoint={self.checkpoint!r} is in the folder {sink.folder!r} of a sink, so whoever reads the "
-                f"results would read state. Put the checkpoint beside it, as in 'state/paid'."
+                f"checkpoint={self.checkpoint!r} is in the folder {sink.folder!r} of a sink, so readers of the results "
+                f"would read state. Put the checkpoint beside it, as in 'state/paid'."
             )
         super()._add(sink)
 
@@ -117,7 +117,7 @@ class SparkFlow(Flow):
                 deep = isinstance(node.data, FileStream)
                 if deep and is_within(self.checkpoint, folder) and not is_hidden_in(self.checkpoint, folder):
                     raise ConfigError(
-                        f"checkpoint={self.checkpoint!r} is in {folder!r}, and source {node.name!r} reads all files in "
+                        f"checkpoint={self.checkpoint!r} is in {folder!r}, and source {node.name!r} reads all files "
                         f"there: it would read the flow's state. Put the checkpoint beside it."
                     )
                 for sink in self._sinks:
@@ -223,14 +223,14 @@ class SparkFlow(Flow):
         if not hasattr(data, "isStreaming"):
             raise ConfigError(
                 f"A Spark flow reads DataFrames, but this source is a {type(data).__name__}. "
-                f"Give spark.readStream…, any batch DataFrame, or use pk.LocalFlow for Arrow tables."
+                f"Pass spark.readStream… or any batch DataFrame, or use pk.LocalFlow for Arrow tables."
             )
         columns = arrow_columns(data.schema)
         twin = None if self._case_matters else first_twice(name.lower() for name in columns.names)
         if twin is not None:
             alike = " and ".join(repr(name) for name in columns.names if name.lower() == twin)
             raise ConfigError(
-                f"This source has columns {alike}, which Spark does not tell apart. Rename one of them, or set "
+                f"This source has columns {alike}, which Spark cannot distinguish. Rename one of them, or set "
                 f"spark.sql.caseSensitive to true."
             )
         return columns

@@ -74,8 +74,8 @@ def detached_on_spark(
         made, told = detached_and_told(sinks, late)
     except (AskedTooSoonError, ConfigError) as wrong:
         raise CheckpointError(
-            f"Rows in the state of checkpoint {checkpoint.uri} have left columns in their source, and this flow cannot "
-            f"get them in time: {wrong} Nothing was touched. Or start with a new checkpoint folder."
+            f"Rows in the state of checkpoint {checkpoint.uri} left columns in their source, and this flow cannot "
+            f"fetch them in time: {wrong} Or start with a new checkpoint folder. Nothing was touched."
         ) from wrong
     if "told" not in record:
         checkpoint.records.write(_RECORD, {**record, "told": told})
@@ -90,9 +90,9 @@ def _refuse_other_columns(checkpoint: Checkpoint, were: Told, told: Told) -> Non
             for column, place in before.items():
                 if now.get(column) != place:
                     raise CheckpointError(
-                        f"Rows in the state of {name} in checkpoint {checkpoint.uri} have left {column!r} behind, and "
-                        f"it is made in another way now. Nothing was touched. Undo the change of the select before "
-                        f"{name}, or start with a new checkpoint folder."
+                        f"Rows in the state of {name} in checkpoint {checkpoint.uri} left {column!r} in its source, "
+                        f"and it is computed differently now. Nothing was touched. Undo the change of the select "
+                        f"before {name}, or start with a new checkpoint folder."
                     )
 
 
@@ -121,9 +121,9 @@ def _refuse_other_files(checkpoint: Checkpoint, sources: Sequence[SourceNode]) -
         kept = any(not each.nbytes for each in ledger.kept.get(source.name, ()))
         if kept or (first is not None and not home.size(first[0])):
             raise CheckpointError(
-                f"Rows in the state of checkpoint {checkpoint.uri} have left columns in the files of source "
-                f"{source.name!r}, which is a DataFrame now. Nothing was touched. Read the files with flow.parquet(…), "
-                f"or as before, or start with a new checkpoint folder."
+                f"Rows in the state of checkpoint {checkpoint.uri} left columns in the files of source "
+                f"{source.name!r}, which is a DataFrame now. Nothing was touched. Read the files as before, with "
+                f"flow.parquet(…) for example, or start with a new checkpoint folder."
             )
 
 

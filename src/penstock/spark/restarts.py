@@ -72,8 +72,8 @@ class Start:
         if before.scans != self.scans:
             raise CheckpointError(
                 f"The flow of checkpoint {uri} scans its sources as {_listed(before.scans)}; this one scans "
-                f"{_listed(self.scans)}, and Spark knows what each has read by its place only. Nothing was touched. "
-                f"Start with a new checkpoint folder, or by the version of penstock that made this one."
+                f"{_listed(self.scans)}, and Spark identifies scans by their position only. Nothing was touched. "
+                f"Start with a new checkpoint folder, or use the version of penstock that made this one."
             )
 
     def _refuse_changed_places(self, before: Start, configs: Mapping[str, Any], uri: str) -> None:
@@ -81,9 +81,9 @@ class Start:
             alike = [other for other, was in before.inputs.items() if was == given and configs[other] == configs[name]]
             if alike and name not in alike:
                 raise CheckpointError(
-                    f"{name} gets {given}, which {alike[0]} got at the last start of checkpoint {uri}: {name} would go "
-                    f"on with the state of another operator. Without name=, operators are told apart by the order in "
-                    f"which they are written. Nothing was touched. Write them in the old order, or with "
+                    f"{name} gets {given}, which {alike[0]} got at the last start of checkpoint {uri}: {name} would "
+                    f"resume from the state of another operator. Without name=, operators are identified by the order "
+                    f"in which they are written. Nothing was touched. Write them in the old order, or with "
                     f"name={alike[0]!r} here, or start with a new checkpoint folder."
                 )
 
@@ -103,7 +103,7 @@ class Start:
             if moved or (ways[0] != ways[1] and sorted(ways[0]) == sorted(ways[1])):
                 raise CheckpointError(
                     f"{name} takes {', '.join(ways[0])}, in another order than at the last start of checkpoint {uri}: "
-                    f"{', '.join(ways[1])}. It would take rows of one stream that it holds for rows of another. "
+                    f"{', '.join(ways[1])}. It would mistake rows of one stream in its state for rows of another. "
                     f"Nothing was touched. Write the streams in the old order, or start with a new checkpoint folder."
                 )
 
@@ -112,7 +112,7 @@ class Start:
             if self.promises.get(name, was) != was:
                 log.warning(
                     "source %r promises %s; at the last start of checkpoint %s it promised %s. "
-                    "Its bound goes on from where it was.",
+                    "Its bound stays where it was.",
                     *(name, self.promises[name], uri, was),
                 )
         for name, was in before.inputs.items():

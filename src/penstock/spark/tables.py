@@ -55,7 +55,7 @@ class FrameTable:
 
     def open(self, version: str | None = None) -> MasterTable:
         """Not before it is in pages."""
-        raise FlowError("A DataFrame is looked up in once it is in pages: start the flow first.")
+        raise FlowError("A DataFrame can be looked up only once the flow has written it into pages: start the flow.")
 
     def __str__(self) -> str:
         return "a DataFrame, in pages"
@@ -124,7 +124,7 @@ def write_page_table(
     known = _LAYOUT if isinstance(rows, DataFrame) else (*_LAYOUT, "columns")
     for name in layout:
         if name not in known:
-            raise ConfigError(f"{name}= does not lay out a page table. Write one of {', '.join(known)}.")
+            raise ConfigError(f"{name}= is not an option of a page table. Write one of {', '.join(known)}.")
     if isinstance(rows, DataFrame):
         return write_pages(rows, uri, names, memory, **layout)
     if isinstance(rows, pa.Table | pa.RecordBatch):

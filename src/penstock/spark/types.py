@@ -19,7 +19,7 @@ def arrow_columns(schema: st.StructType) -> pa.Schema:
     """A DataFrame's columns as Arrow's, any of which may be null; zoned timestamps are UTC."""
     if len(set(schema.names)) < len(schema.names):
         twice = next(name for name in schema.names if schema.names.count(name) > 1)
-        raise ConfigError(f"Column {twice!r} is there twice. Rename one of them before flow.source(…).")
+        raise ConfigError(f"Column {twice!r} appears twice. Rename one of them before flow.source(…).")
     for field in schema:
         if isinstance(field.dataType, st.StringType) and field.dataType.collation not in (None, "UTF8_BINARY"):
             raise ConfigError(
@@ -29,7 +29,9 @@ def arrow_columns(schema: st.StructType) -> pa.Schema:
     try:
         return to_arrow_schema(nullable_columns(schema), timezone="UTC")
     except Exception as error:
-        raise ConfigError(f"These columns cannot travel as Arrow: {error}. Cast or leave them out.") from error
+        raise ConfigError(
+            f"These columns cannot be converted to Arrow: {error}. Cast them or leave them out."
+        ) from error
 
 
 def nullable_columns(schema: st.StructType) -> st.StructType:

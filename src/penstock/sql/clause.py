@@ -104,13 +104,13 @@ def read_clause(sql: str, start: int, stop: int) -> Clause:
         if word.text.upper() in PARTS:
             part = _SPELLED.get(word.text.upper(), word.text.upper())
             if part in parts:
-                raise SqlError.at(sql, word.start, word.stop, f"{part} is there twice. Leave one of them out.")
+                raise SqlError.at(sql, word.start, word.stop, f"{part} appears twice. Leave one of them out.")
             parts[part] = []
         elif word.text != ",":
             parts[part].append(word)
     for name, words in parts.items():
         if not words:
-            raise SqlError.at(sql, start, stop, f"{name} says nothing. Write a clause like {_EXAMPLE}.")
+            raise SqlError.at(sql, start, stop, f"{name} has no value. Write a clause like {_EXAMPLE}.")
         _refuse_rest(sql, name, words)
     return Clause(sql, start, stop, tuple((name, tuple(words)) for name, words in parts.items()))
 

@@ -225,7 +225,7 @@ class _Asked:
 
 def _unreadable(sql: str, error: Exception) -> SqlError:
     if isinstance(error, RecursionError):
-        return SqlError("The query is nested too deeply to be read. Compute parts of it in a .select(…) before.")
+        return SqlError("The query is nested too deeply to be read. Compute parts of it in an earlier .select(…).")
     return SqlError.at(sql, 0, len(sql), f"This cannot be read as SQL: {error}.")
 
 
@@ -237,7 +237,7 @@ def _tree(sql: str, plain: str) -> Node:
     except Exception as error:  # sqlglot raises whatever it meets
         raise _unreadable(sql, error) from error
     if not isinstance(tree, exp.Select):
-        raise SqlError.at(sql, 0, len(sql), "Only SELECT asks something of a stream. Write SELECT … FROM …")
+        raise SqlError.at(sql, 0, len(sql), "Only SELECT is supported. Write SELECT … FROM …")
     return tree
 
 
@@ -264,7 +264,7 @@ def _same(call: Call) -> tuple[Any, ...]:
 def _not_sql(sql: str, errors: list[dict[str, Any]]) -> SqlError:
     hint = "Write SELECT … FROM … WHERE … GROUP BY … HAVING …"
     if not errors or not (word := errors[0]["highlight"] or "").strip():
-        return SqlError.at(sql, len(sql.rstrip()), len(sql), f"The query breaks off here. {hint}")
+        return SqlError.at(sql, len(sql.rstrip()), len(sql), f"The query ends too early. {hint}")
     before = sum(len(line) + 1 for line in sql.split("\n")[: errors[0]["line"] - 1])
     start = before + errors[0]["col"] - len(word)
-    return SqlError.at(sql, start, start + len(word), f"{word!r} cannot stand here. {hint}")
+    return SqlError.at(sql, start, start + len(word), f"{word!r} is not allowed here. {hint}")

@@ -17,16 +17,17 @@ Place = tuple[Literal["SELECT", "FROM"], int]
 
 REFUSED = {
     "ORDER": "A stream has no last row to be sorted before. Sort what you read from the sink.",
-    "LIMIT": "A stream has no order to take the first rows of. Leave LIMIT out.",
-    "OFFSET": "A stream has no order to skip the first rows of. Leave OFFSET out.",
+    "LIMIT": "A stream has no order, so it has no first rows. Leave LIMIT out.",
+    "OFFSET": "A stream has no order, so it has no first rows. Leave OFFSET out.",
     "DISTINCT": "Distinct rows are groups. Write GROUP BY and an aggregate.",
-    "WITH": "Queries have no parts with names. Write one query, or make a stream of each.",
-    "OVER": "Windows stand in brackets after the aggregate. Write [RANGE 10 minutes SLIDE 1 minute WATTR ts].",
-    "WINDOW": "Windows stand in brackets after the aggregate. Write [RANGE 10 minutes SLIDE 1 minute WATTR ts].",
-    "QUALIFY": "Conditions on results are HAVING.",
-    "UNION": "Streams are united in FROM. Write FROM (SELECT * FROM a UNION ALL SELECT * FROM b) AS ab.",
-    "EXCEPT": "Only UNION ALL unites streams.",
-    "INTERSECT": "Only UNION ALL unites streams. To keep rows of one that are in another, write LEFT SEMI JOIN.",
+    "WITH": "Write one query, or make each part a stream of its own with flow.sql(…).",
+    "OVER": "Windows go in brackets after the aggregate. Write [RANGE 10 minutes SLIDE 1 minute WATTR ts].",
+    "WINDOW": "Windows go in brackets after the aggregate. Write [RANGE 10 minutes SLIDE 1 minute WATTR ts].",
+    "QUALIFY": "Write conditions on results in HAVING.",
+    "UNION": "Streams are combined in FROM. Write FROM (SELECT * FROM a UNION ALL SELECT * FROM b) AS ab.",
+    "EXCEPT": "Streams can only be combined with UNION ALL.",
+    "INTERSECT": "Streams can only be combined with UNION ALL. To keep rows of one that are in another, write LEFT "
+    "SEMI JOIN.",
     "LATERAL": "Rows are not expanded. Use .select(…) on the stream.",
     "USING": "Write ON and the whole condition, as in ON a.k = b.k.",
     "NATURAL": "Write ON and the whole condition, as in ON a.k = b.k.",
@@ -34,7 +35,7 @@ REFUSED = {
 """Words that stand for what a query over streams does not do, and what to write instead."""
 
 REFUSED_IN = {
-    ("SELECT", "EXCEPT"): "Write the columns that are wanted.",
+    ("SELECT", "EXCEPT"): "Name the columns to keep.",
     ("GROUP", "WITH"): "It would group rows in several ways at once. Write a query for each way.",
 }
 """Words that stand for something else in one section of a query."""
@@ -65,7 +66,7 @@ def scan(sql: str) -> Scanned:
             stop = _end_of_clause(sql, token, tokens)
             place = where.place(sql, token.start, stop)
             if place in clauses:
-                raise SqlError.at(sql, token.start, stop, "Here is a second window clause. Write one.")
+                raise SqlError.at(sql, token.start, stop, "This is a second window clause. Write only one.")
             clauses[place] = read_clause(sql, token.start, stop)
             plain = plain[: token.start] + " " * (stop - token.start) + plain[stop:]
         else:
@@ -106,7 +107,7 @@ class _Where:
                 sql,
                 start,
                 stop,
-                "A window clause stands after an aggregate in SELECT, or after a stream in FROM. Move it there.",
+                "A window clause belongs after an aggregate in SELECT, or after a stream in FROM. Move it there.",
             )
         return ("SELECT" if self.section == "SELECT" else "FROM", self.item)
 

@@ -164,7 +164,7 @@ class _Column:
     def close(self, rows: int) -> bool:
         """Write what is left; whether there are nulls."""
         if self._rows != rows:
-            raise ValueError(f"{self._rows} rows came, {rows} were told")
+            raise ValueError(f"{self._rows} rows arrived instead of {rows}")
         self._valid.close()
         self._bits.close()
         return self._nulls

@@ -53,7 +53,7 @@ def delta_files(path: Any, schema: pa.Schema | None, max_commits: int | None, ch
     place = whole_path(path_of(path, "path"))
     if changes not in get_args(Changes):
         raise ConfigError(
-            f"changes={changes!r} must be 'refuse' or 'skip': what becomes of commits that delete or rewrite rows."
+            f"changes={changes!r} must be 'refuse' or 'skip': what to do with commits that delete or rewrite rows."
         )
     limit = check_limit("max_commits", max_commits)
     log = CommitLog(place)
@@ -258,8 +258,8 @@ class CommitLog:
                 return []
             raise SourceError(
                 f"Version {version} of Delta table {self._uri} deletes or rewrites rows, and rows that a flow has read "
-                f"cannot be taken back. Write changes='skip' to pass such commits by, with all that they add, or begin "
-                f"again from the table as it is: with a new checkpoint folder."
+                f"cannot be taken back. Write changes='skip' to skip such commits, with all rows that they add, or "
+                f"start again from the table as it is, with a new checkpoint folder."
             )
         added = [action["add"] for action in actions if "add" in action and action["add"].get("dataChange", True)]
         return [self._input(action, version) for action in added]
@@ -282,8 +282,8 @@ class CommitLog:
 
     def _has_vector(self, path: str, version: int) -> SourceError:
         return SourceError(
-            f"Version {version} of Delta table {self._uri} has a deletion vector for {path}: some rows of the file do "
-            f"not count, and penstock cannot tell which. Rewrite such files with REORG TABLE … APPLY (PURGE)."
+            f"Version {version} of Delta table {self._uri} has a deletion vector for {path}: some rows of the file are "
+            f"deleted, and penstock cannot tell which. Rewrite such files with REORG TABLE … APPLY (PURGE)."
         )
 
     def _replayed(self, version: int, kinds: Collection[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -296,7 +296,7 @@ class CommitLog:
         gone = [number for number in commits if number not in self._commits]
         if gone:
             raise SourceError(
-                f"Version {version} of Delta table {self._uri} is not known any more: commit {gone[0]} is not in its "
+                f"Version {version} of Delta table {self._uri} is no longer available: commit {gone[0]} is not in its "
                 f"log, which is cleaned up after a time (delta.logRetentionDuration). {_ANEW}"
             )
         if before is not None:

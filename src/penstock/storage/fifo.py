@@ -61,7 +61,7 @@ class SpillingQueue:
     ) -> None:
         if memory < _PAGES:
             raise ConfigError(
-                f"memory={memory} cannot hold a queue's head and tail: it is spent in {_PAGES} pages. "
+                f"memory={memory} cannot hold a queue's head and tail, which take {_PAGES} pages. "
                 f"Write a size like '1 MB'."
             )
         budget.charge(memory, "a queue's head and tail")

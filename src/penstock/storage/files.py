@@ -306,7 +306,7 @@ def make_folder(uri: str, given: str) -> None:
     except (OSError, ConfigError) as error:
         raise ConfigError(f"{given} cannot be written to: {error} {remedy}") from error
     if isinstance(files, fs.LocalFileSystem) and not os.access(path, os.W_OK):
-        raise ConfigError(f"{given} cannot be written to: {path} may only be read. {remedy}")
+        raise ConfigError(f"{given} cannot be written to: {path} is read-only. {remedy}")
 
 
 def path_of(place: str | os.PathLike[str], argument: str) -> str:
@@ -348,7 +348,7 @@ def find_folder(uri: str) -> tuple[fs.FileSystem, str]:
         files, path = fs.FileSystem.from_uri(uri)
     except pa.ArrowInvalid as error:
         raise ConfigError(
-            f"{uri!r} is in no file system that pyarrow knows ({error}). Write a path, or a URI such as "
+            f"{uri!r} is not in a file system that pyarrow supports ({error}). Write a path, or a URI such as "
             f"'s3://bucket/customers'."
         ) from error
     return files, path.rstrip("/")

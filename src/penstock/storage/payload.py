@@ -110,9 +110,9 @@ class Unit:
         same = (size, changed) == (self.size, self.changed)
         if not same or (self.end is not None and self.end != _ending(path, size)):
             raise SourceError(
-                f"Input file {path} is gone or was changed since it was read. Rows of it are in the state without "
-                f"their payload. Put it back as it was, its time of change too, or write payload='row' and start with "
-                f"a new checkpoint folder."
+                f"Input file {path} is gone or has changed since it was read. The state holds rows of it without their "
+                f"payload. Restore it with its old modification time, or write payload='row' and start with a new "
+                f"checkpoint folder."
             )
 
 
@@ -456,8 +456,8 @@ class _Mapped:
         """
         if rows.max() >= (self._ends[-1] if self._batches else 0):
             raise SourceError(
-                f"Input file {path} has fewer rows than when it was read. Rows of it are in the state without their "
-                f"payload. Put the file back as it was, or write payload='row' and start with a new checkpoint folder."
+                f"Input file {path} has fewer rows than when it was read. The state holds rows of it without their "
+                f"payload. Restore the file, or write payload='row' and start with a new checkpoint folder."
             )
         batches = self._with(wanted, path)
         numbers = np.zeros(len(rows), np.int64) if self.in_any_order else np.searchsorted(self._ends, rows, "right")
@@ -681,7 +681,7 @@ def _make_folder(folder: str) -> None:
     ours = os.path.dirname(folder)
     os.makedirs(ours, mode=0o700, exist_ok=True)
     if os.stat(ours).st_uid != os.getuid():
-        raise SourceError(f"{ours} is another user's. Delete it, or set TMPDIR to a folder of your own.")
+        raise SourceError(f"{ours} belongs to another user. Delete it, or set TMPDIR to a folder of your own.")
     if not os.path.exists(folder):
         for entry in os.scandir(ours):
             with suppress(OSError):

@@ -243,7 +243,7 @@ def listed_files(files: Files) -> list[str]:
     if about.type == fs.FileType.File:
         return [path]
     if about.type == fs.FileType.NotFound:
-        raise ConfigError(f"path={files.path!r} is not there. Write a folder of {files.format} files.")
+        raise ConfigError(f"path={files.path!r} does not exist. Write a folder of {files.format} files.")
     found = system.get_file_info(fs.FileSelector(path, recursive=True))
     below = len(path) + 1
     shown = [info for info in found if info.type == fs.FileType.File and not is_hidden(info.path[below:])]
@@ -264,11 +264,11 @@ def _first_columns(format_name: Format, path: str) -> pa.Schema:
                 return columns
             if unknown is not None and name == there[-1] and format_name in ("parquet", "arrow"):
                 raise ConfigError(
-                    f"{name} has only nulls in column {unknown!r}, which tells no type. Say which columns there are, "
-                    f"as in schema=pa.schema({{{unknown!r}: pa.string(), …}})."
+                    f"{name} has only nulls in column {unknown!r}, so its type is unknown. Give all columns, as in "
+                    f"schema=pa.schema({{{unknown!r}: pa.string(), …}})."
                 )
     raise ConfigError(
-        f"path={path!r} has no file yet that tells its columns. Say which they are, as in "
+        f"path={path!r} has no file yet to infer its columns from. Give them, as in "
         f"schema=pa.schema({{'ts': pa.timestamp('us'), 'id': pa.int64()}})."
     )
 

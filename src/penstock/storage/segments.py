@@ -67,7 +67,7 @@ def about_segment(path: str) -> tuple[int, int]:
     """
     found = _SEGMENT.fullmatch(path.rpartition("/")[2])
     if found is None:
-        raise StateError.corrupt(path, "it has no name of a segment")
+        raise StateError.corrupt(path, "its name is not that of a segment")
     return int(found[1]), int(found[2], 16)
 
 
@@ -138,7 +138,7 @@ def check_segment(path: str) -> None:
     if found.type != fs.FileType.File:
         raise StateError.missing(path)
     if found.size != size:
-        raise StateError.corrupt(path, f"it has {found.size} bytes, {size} were written")
+        raise StateError.corrupt(path, f"it has {found.size} bytes instead of {size}")
     with files.open_input_stream(place) as source:
         _compare(path, _chunks(source), checksum)
 
@@ -153,7 +153,7 @@ def copied_segment(path: str, to: str) -> None:
     except FileNotFoundError as gone:
         raise StateError.missing(path) from gone
     if os.path.getsize(to) != size:
-        raise StateError.corrupt(path, f"it has {os.path.getsize(to)} bytes, {size} were written")
+        raise StateError.corrupt(path, f"it has {os.path.getsize(to)} bytes instead of {size}")
 
 
 def _compare(path: str, chunks: Iterator[bytes], expected: int) -> None:

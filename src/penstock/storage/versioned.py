@@ -234,7 +234,7 @@ class Checkpoint:
             self.records = Records(self.uri, create)
         except OSError as error:
             raise CheckpointError(
-                f"checkpoint={self.uri!r} cannot be a folder: {error}. Write a path where a folder can be made."
+                f"checkpoint={self.uri!r} cannot be created: {error}. Write a path where a folder can be created."
             ) from error
         self.spark = SparkLog(self.records)
         self.lease: Lease | None = None
@@ -452,8 +452,8 @@ class Checkpoint:
         flow = self._flow() or {"format": FORMAT}
         if flow["format"] != FORMAT:
             raise CheckpointError(
-                f"Checkpoint {self.uri} has state format {flow['format']}, and this penstock reads only {FORMAT}. "
-                f"Nothing was touched. Use the version of penstock that wrote it."
+                f"Checkpoint {self.uri} has state format {flow['format']}, but this version of penstock reads "
+                f"{FORMAT}. Nothing was touched. Use the version of penstock that wrote it."
             )
         return flow
 

@@ -47,7 +47,7 @@ class TestText:
             ("(li o) o", "plan='(li o) o' names 'o' more than once."),
             ("li o", "plan='li o' leaves out 's'. Name every relation of the join, for example '(li o) s'."),
             ("(o s) li", "joins 'o' with 's', but no predicate of on= names both."),
-            ("(o s) li", "Write plan='(o li) s', or add to on= what joins them"),
+            ("(o s) li", "Write plan='(o li) s', or add a predicate that joins them to on="),
             ("(li o s", "cannot be read: a parenthesis is not closed"),
             ("li o) s", "a parenthesis is closed that was not opened"),
             ("", "it names no relation"),

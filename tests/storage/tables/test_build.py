@@ -102,11 +102,11 @@ def test_tasks_write_ranges_and_the_driver_commits_what_they_report(tmp_path, by
 def test_ranges_that_overlap_are_refused(tmp_path):
     build = PageBuild.begin(str(tmp_path), COLUMNS, ["k"])
     reports = [build.write([rows([(k, "v") for k in some])]) for some in (range(9), range(9, 20))]
-    with pytest.raises(ConfigError, match=r"reports: two of them have rows of the same range, so that rows of a key"):
+    with pytest.raises(ConfigError, match=r"reports: two of them cover the same range, so rows of one key"):
         build.commit(reports)
     by_range = PageBuild.begin(str(tmp_path), COLUMNS, ["k"], by="range")
     reports = [by_range.write([rows([(k, "v") for k in some])]) for some in (range(10), range(9, 20))]
-    with pytest.raises(ConfigError, match=r"two of them have rows of the same range"):
+    with pytest.raises(ConfigError, match=r"two of them cover the same range"):
         by_range.commit(reports)
     with pytest.raises(ConfigError, match=r"reports=\[\] holds no report"):
         by_range.commit([])
@@ -140,7 +140,7 @@ def test_a_folder_may_be_a_path_object_and_nothing_else(tmp_path):
         ({"batches": "k"}, r"rows=str holds str, not Arrow tables or batches\. Write pa\.table\("),
         ({"batches": [{"k": 1}]}, r"rows=list holds dict, not Arrow tables .* pa\.Table\.from_pandas\("),
         ({"batches": [rows([(1, "a")]), {"k": 1}]}, r"rows=dict is not an Arrow table\. Write pa\.table\("),
-        ({"batches": [pa.table({"k": [1], "__hash": [1]})]}, r"columns: '__hash' is a name that penstock needs itself"),
+        ({"batches": [pa.table({"k": [1], "__hash": [1]})]}, r"columns: '__hash' is a name that penstock reserves"),
     ],
 )
 def test_what_cannot_be_built_is_refused(tmp_path, settings, message):

@@ -189,14 +189,14 @@ def test_an_empty_folder_is_an_empty_table_if_its_columns_are_given(folder):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda folder: None, "There is nothing at"),
+        (lambda folder: None, r"does not exist\. Write the path"),
         (lambda folder: (folder / "no").mkdir(), "has no Parquet files yet"),
         (lambda folder: (folder / "no/_delta_log").mkdir(parents=True), "has no version of a table"),
         (
             lambda folder: (folder / "no/day=1").mkdir(parents=True) or write(folder, "no/day=1/a", {"id": [1]}),
             "partitionBy",
         ),
-        (lambda folder: (folder / "no").write_text("id,v"), "is no Parquet file"),
+        (lambda folder: (folder / "no").write_text("id,v"), "is not a Parquet file"),
     ],
 )
 def test_what_is_no_table_is_refused_with_the_remedy(folder, make, message):

@@ -156,5 +156,5 @@ def test_ranges_of_what_has_no_order_are_refused():
         check_order("range", ["k"], columns)
     with pytest.raises(ConfigError, match=r"this table's is n \(int64\), k \(list"):
         check_order("range", ["n", "k"], columns)
-    with pytest.raises(ConfigError, match=r"by='heap' is not a way to cut a table\. Write 'hash'"):
+    with pytest.raises(ConfigError, match=r"by='heap' is not a way to partition a table\. Write 'hash'"):
         check_order("heap", ["n"], columns)

@@ -84,7 +84,7 @@ def test_the_second_of_two_writers_is_told_and_keeps_nothing(tmp_path):
     versions = Versions(table.uri)
     one, other = Edit(versions, versions.read()), Edit(versions, versions.read())
     one.commit(None, enter(rows([(100, "one")]), table.layout)[0])
-    with pytest.raises(TableError, match=r"was at version 1 when this change began and is at 2 now: somebody else"):
+    with pytest.raises(TableError, match=r"was at version 1 when this change began and is at 2 now: another writer"):
         other.commit(None, enter(rows([(101, "other")]), table.layout)[0])
     check(table.open(), {k: ["a"] for k in range(20)} | {100: ["one"]})
     assert not [name for name in os.listdir(tmp_path / "versions") if "draft" in name]
@@ -112,7 +112,7 @@ def test_vacuum_keeps_some_versions_and_their_changes(tmp_path):
     assert changed(latest, "9") is None
     check(table.open("3"), {k: ["b" if k in (1, 2) else "a"] for k in range(20)})
     with pytest.raises(
-        TableError, match=r"Version 2 of table .* is not there; it has 3 to 4\. Older ones were vacuumed"
+        TableError, match=r"Version 2 of table .* does not exist; it has 3 to 4\. Older ones were vacuumed"
     ):
         table.open("2")
     assert table.vacuum(keep=2) == (0, 0)
@@ -175,9 +175,7 @@ def test_a_missing_page_is_missed_only_by_those_who_need_it(tmp_path):
     forget()
     reader = table.open()
     assert reader.scan(0).num_rows
-    with pytest.raises(
-        TableError, match=r"Table file .* is missing, so rows of the table are\. If its version was vac"
-    ):
+    with pytest.raises(TableError, match=r"Table file .* is missing, and so are its rows\. If its version was vac"):
         reader.scan(len(pages) - 1)
 
 
@@ -199,7 +197,7 @@ def test_a_damaged_or_cut_manifest_is_an_error(tmp_path):
 def test_a_table_of_another_format_is_refused(tmp_path, monkeypatch):
     table = written(tmp_path)
     monkeypatch.setattr("penstock.storage.tables.manifest.FORMAT", 2)
-    with pytest.raises(TableError, match=r"has format 1, this penstock reads 2\. Build the table anew"):
+    with pytest.raises(TableError, match=r"has format 1, but this version of penstock reads 2\. Write the table again"):
         table.open()
 
 
@@ -208,10 +206,12 @@ def test_changes_name_the_columns_they_miss(tmp_path):
     with pytest.raises(ConfigError, match=r"keys='k' is not a column of the table given\. .* K"):
         table.delete(pa.table({"K": [1]}))
     with pytest.raises(
-        ConfigError, match=r"rows: column 'v' \(string\) is not among k\. Give all columns of the table"
+        ConfigError, match=r"rows: column 'v' \(string\) is not among k\. Pass all columns of the table"
     ):
         table.append(pa.table({"k": [1]}))
-    with pytest.raises(ConfigError, match=r"rows: column 'k' is string, but int64 in the table, and not all of it can"):
+    with pytest.raises(
+        ConfigError, match=r"rows: column 'k' is string, but int64 in the table, and not every value can"
+    ):
         table.append(pa.table({"k": ["x"], "v": ["x"]}))
     assert table.append(pa.table({"v": ["x"], "k": pa.array([77], pa.int8())})) == "2"
     assert pairs_of(table.open().get(*keys_of([77]))) == {(77, "x"): 1}

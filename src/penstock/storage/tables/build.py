@@ -94,7 +94,7 @@ def build_page_table(
         if not isinstance(first, pa.Table | pa.RecordBatch):
             raise ConfigError(
                 f"rows={type(batches).__name__} holds {type(first).__name__}, not Arrow tables or batches. Write "
-                f"pa.table({{…}}), or of a pandas DataFrame pa.Table.from_pandas(…)."
+                f"pa.table({{…}}), or pa.Table.from_pandas(…) for a pandas DataFrame."
             )
         columns, given = first.schema, chain([first], given)
     build = PageBuild.begin(uri, columns, keys, by=by, partition=partition, partition_rows=partition_rows, page=page)
@@ -335,14 +335,14 @@ def _check_columns(columns: pa.Schema, keys: Sequence[str]) -> None:
             raise ConfigError.unknown_column("keys", name, columns.names, "this table")
     for name in columns.names:
         if name in RESERVED:
-            raise ConfigError(f"columns: {name!r} is a name that penstock needs itself. Rename that column.")
+            raise ConfigError(f"columns: {name!r} is a name that penstock reserves. Rename that column.")
 
 
 def _check_same(uri: str, there: Layout, given: Layout) -> None:
     if there.columns != given.columns or there.keys != given.keys:
         raise ConfigError(
             f"uri={uri!r} holds a table of {_shown(there)}, not of {_shown(given)}. Joins that read it would break: "
-            f"build the other table in a folder of its own."
+            f"write the new table to another folder."
         )
 
 
@@ -359,6 +359,6 @@ def _check_apart(parts: pa.RecordBatch) -> None:
     ends = pa.concat_arrays([high, low]).take(pa.array(np.arange(2 * others).reshape(2, -1).T.ravel()))
     if np.any(np.diff(sort_order(ends)) < 0) or same(high, low).any():
         raise ConfigError(
-            "reports: two of them have rows of the same range, so that rows of a key would lie in two partitions. "
+            "reports: two of them cover the same range, so rows of one key would be in two partitions. "
             "Give each task a range of hashes (or of keys, with by='range') of its own."
         )

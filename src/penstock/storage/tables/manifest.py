@@ -96,7 +96,7 @@ class Manifest:
         written = record.pop("format")
         if written != FORMAT:
             raise TableError(
-                f"{path} has format {written}, this penstock reads {FORMAT}. Build the table anew with this penstock."
+                f"{path} has format {written}, but this version of penstock reads {FORMAT}. Write the table again."
             )
         return cls(**{**record, "layout": Layout.from_json(record["layout"])})
 
@@ -130,7 +130,7 @@ class Versions:
         number = numbers[-1] if version is None else _number(version)
         if number not in numbers:
             raise TableError(
-                f"Version {version} of table {self.uri} is not there; it has {numbers[0]} to {numbers[-1]}. "
+                f"Version {version} of table {self.uri} does not exist; it has {numbers[0]} to {numbers[-1]}. "
                 f"Older ones were vacuumed: open a newer one, and vacuum with a larger keep= if readers need more "
                 f"time. A flow that looks up in a snapshot stays with its version: write freshness='latest', or start "
                 f"it with a new checkpoint."
@@ -212,5 +212,5 @@ class Versions:
 
 def _number(version: str) -> int:
     if not version.isdecimal():
-        raise ConfigError(f"version={version!r} is not a version of a page table. They are numbers: '1', '2', ….")
+        raise ConfigError(f"version={version!r} is not a version of a page table. Write a number: '1', '2', ….")
     return int(version)

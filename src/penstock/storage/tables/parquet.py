@@ -121,9 +121,9 @@ class ParquetTable:
         listed = Snapshot(self._list())
         if version is not None and listed.version != version:
             raise TableError(
-                f"Version {version} of {self.path} is not known here: its files are not those of now, and the index "
-                f"at {folder.path} does not remember them. Open the table without version=, or keep index= in a "
-                f"folder that lasts."
+                f"Version {version} of {self.path} is unknown: it is not the current one, and the index at "
+                f"{folder.path} has no record of it. Open the table without version=, or keep index= in a permanent "
+                f"folder."
             )
         return _opened(self, folder.recall(listed.version) or self._examined(listed, folder))
 
@@ -148,8 +148,8 @@ class ParquetTable:
             what = "is gone" if info.type != fs.FileType.File else "has been overwritten"
             raise TableError(
                 f"{file.path} {what} since the table at {self.path} was opened, so this version of it can no longer "
-                f"be read. Add files under new names and delete old ones when no epoch reads them any more; the "
-                f"table can be opened again as it is now."
+                f"be read. Add files under new names, and delete old ones once no epoch reads them. The table can be "
+                f"opened again as it is now."
             )
         try:
             local = isinstance(files, fs.LocalFileSystem)
@@ -159,7 +159,7 @@ class ParquetTable:
             )
         except pa.ArrowInvalid as error:
             raise TableError(
-                f"{file.path} is no Parquet file ({error}). Move it out of {self.path}, or begin its name with '_'."
+                f"{file.path} is not a Parquet file ({error}). Move it out of {self.path}, or begin its name with '_'."
             ) from error
 
     @property
@@ -182,9 +182,7 @@ class ParquetTable:
         files, path = find_folder(self.path)
         info = files.get_file_info(path)
         if info.type == fs.FileType.NotFound:
-            raise TableError(
-                f"There is nothing at {self.path}. Write the path of a Parquet file or of a folder of them."
-            )
+            raise TableError(f"{self.path} does not exist. Write the path of a Parquet file or of a folder of them.")
         if info.type == fs.FileType.File:
             return _data_files([info])
         if is_delta(files, path):
@@ -194,13 +192,13 @@ class ParquetTable:
         shown = {name: info for info in infos if not _hidden(name := info.path[len(path) :].lstrip("/"))}
         if any(_MANIFEST.fullmatch(name) for name in shown):
             raise TableError(
-                f"{self.path} is a page table, whose files are no Parquet files. Write pk.PageTable({self.path!r})."
+                f"{self.path} is a page table, not a folder of Parquet files. Write pk.PageTable({self.path!r})."
             )
         for name in shown:
             if "=" in os.path.dirname(name):
                 raise TableError(
                     f"{self.path} keeps a column in the names of its folders ({os.path.dirname(name)}), which is not "
-                    f"read. Write the table without partitionBy(…)."
+                    f"supported. Write the table without partitionBy(…)."
                 )
         return _data_files([info for _, info in sorted(shown.items()) if info.type == fs.FileType.File])
 

@@ -58,8 +58,8 @@ def check_arrow(rows: Any, argument: str = "rows") -> None:
     """Refuse what is no Arrow table, nor a batch."""
     if not isinstance(rows, pa.Table | pa.RecordBatch):
         raise ConfigError(
-            f"{argument}={type(rows).__name__} is not an Arrow table. Write pa.table({{…}}), or of a pandas DataFrame "
-            f"pa.Table.from_pandas(…)."
+            f"{argument}={type(rows).__name__} is not an Arrow table. Write pa.table({{…}}), or "
+            f"pa.Table.from_pandas(…) for a pandas DataFrame."
         )
 
 
@@ -175,7 +175,7 @@ def _column(rows: pa.Table | pa.RecordBatch, entry: pa.Field, layout: Layout) ->
         argument = "keys" if entry.name in layout.keys else "rows"
         raise ConfigError(
             f"{argument}: column {entry.name!r} ({entry.type}) is not among {', '.join(rows.schema.names)}. "
-            f"Give all columns of the table: {', '.join(layout.columns.names)}."
+            f"Pass all columns of the table: {', '.join(layout.columns.names)}."
         )
     column = rows.column(entry.name)
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -185,6 +185,6 @@ def _column(rows: pa.Table | pa.RecordBatch, entry: pa.Field, layout: Layout) ->
         return pc.cast(whole, entry.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as wrong:
         raise ConfigError(
-            f"rows: column {entry.name!r} is {whole.type}, but {entry.type} in the table, and not all of it can be "
-            f"cast: {wrong}. Cast it before."
+            f"rows: column {entry.name!r} is {whole.type}, but {entry.type} in the table, and not every value can be "
+            f"cast: {wrong}. Cast it first."
         ) from wrong

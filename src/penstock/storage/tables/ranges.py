@@ -60,13 +60,13 @@ def check_order(by: By, keys: Sequence[str], columns: pa.Schema) -> None:
     """Refuse keys that have no order."""
     if by not in ("hash", "range"):
         raise ConfigError(
-            f"by={by!r} is not a way to cut a table. Write 'hash', or 'range' to keep keys in their order."
+            f"by={by!r} is not a way to partition a table. Write 'hash', or 'range' to keep keys in order."
         )
     if by == "range" and (len(keys) != 1 or not _has_order(columns.field(keys[0]).type)):
         kinds = ", ".join(f"{name} ({columns.field(name).type})" for name in keys)
         raise ConfigError(
             f"by='range' needs one key that is a number, a time or a string; this table's is {kinds}. "
-            f"Write by='hash', which cuts tables with any keys."
+            f"Write by='hash', which takes any keys."
         )
 
 

@@ -32,8 +32,8 @@ def read_table(table: Any, keys: tuple[str, ...]) -> TableSource:
     if isinstance(table, TableSource):
         return table
     raise ConfigError(
-        f"table={type(table).__name__} is nothing that rows can be looked up in. Give an Arrow table, a folder of "
-        f"Parquet files, pk.PageTable(…), pk.SqlTable(…), or on Spark a batch DataFrame."
+        f"table={type(table).__name__} is not a table for lookups. Pass an Arrow table, a folder of Parquet files, "
+        f"pk.PageTable(…), pk.SqlTable(…), or on Spark a batch DataFrame."
     )
 
 

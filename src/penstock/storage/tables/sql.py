@@ -147,7 +147,7 @@ class SqlTable:
             if held[name].key is None:
                 raise ConfigError(
                     f"Rows cannot be looked up by {name!r} of {self.table}: its type has no index that Arrow values "
-                    f"could use. Make a view with a column of text, number, date or time in its place."
+                    f"can use. Create a view with a text, number, date or time column in its place."
                 )
         return tuple(held[name] for name in chosen)
 
@@ -206,8 +206,8 @@ class SqlTable:
         found = ask(self.source, lambda database: database.columns(self.name))
         if not found:
             raise TableError(
-                f"There is no table or view {self.table} in the database, or it may not be seen. "
-                f"Write its name as it is spelled there, with its schema if need be: 'sales.customers'."
+                f"The database has no table or view {self.table}, or you have no access to it. "
+                f"Write its name as it is spelled there, with its schema if needed: 'sales.customers'."
             )
         return found
 

@@ -109,7 +109,7 @@ def _at(url: str) -> Database:
         return Postgres.at(url)
     if scheme in ("sqlite", "duckdb") and rest.startswith("/") and len(rest) > 1:
         return Sqlite.at(rest[1:]) if scheme == "sqlite" else DuckDb.at(rest[1:])
-    raise TableError(f"{shown(url)!r} is not the address of a database that is known here. Write {_KNOWN}.")
+    raise TableError(f"{shown(url)!r} is not the address of a supported database. Write {_KNOWN}.")
 
 
 def _of(connection: Any) -> Database:
@@ -144,7 +144,7 @@ def _harmless(source: Source, error: Exception) -> Exception:
 
 
 def _refused(source: Source, error: Exception) -> TableError:
-    return TableError(f"{shown(source)} answers: {error}")
+    return TableError(f"{shown(source)} raised an error: {error}")
 
 
 def _forget(source: Source) -> None:

@@ -131,7 +131,7 @@ def typed(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
 def unreadable(column: Column, error: Exception) -> TableError:
     """A value that is not of its column's type."""
     return TableError(
-        f"Column {column.name!r} holds a value that is no {column.type}: {error}. "
+        f"Column {column.name!r} holds a value that is not of type {column.type}: {error}. "
         f"Leave it out of select=, or look up in a view that converts it."
     )
 
