@@ -37,7 +37,7 @@ begin after a minute have one turn of each engine, but for the wide one.
 ``python benchmarks/multi_way.py --cases 3way-0,wide --engines penstock,early`` runs only these.
 
 ``shuffle`` in the JSON: what shuffles wrote ÷ what the cost model says, of ``early`` and ``late`` where all epochs ran
-in tasks: small ones run where the driver is and shuffle nothing, so that a quick run may have none. Spark compresses
+in tasks: small ones run in the driver and shuffle nothing, so that a quick run may have none. Spark compresses
 what it shuffles.
 """
 

@@ -207,7 +207,7 @@ def field(kind: pa.DataType) -> pa.Field:
             lambda rows: rows.select("order_id", "t AS u").lookup(CUSTOMERS, on="order_id"),
             r"its time column was not .*",
         ),
-        (lambda rows: counted(rows).lookup(CUSTOMERS, on="order_id"), r"results of windows go by .* or before the"),
+        (lambda rows: counted(rows).lookup(CUSTOMERS, on="order_id"), r"the time of a window's result .* or before"),
         (lambda rows: rows.window(pk.rows(3)).by("order_id").agg(n=pk.count()), r"windows that count rows have an ord"),
     ],
 )

@@ -33,8 +33,8 @@ def test_explain_says_what_each_operator_does_by_which_method_and_why(capsys):
         "In process: 64.0 MB for all operators, 2 tasks at a time, 32.0 MB each",
         "memory: exactly once",
         "  pay: inner join on id within band(before=0, after=10, ends='[]'), time of results: left",
-        "    method oa (OA-Join: matches rows as they arrive, in any order, and lets go of them as bounds pass)",
-        "    because nothing is measured yet, and OA-Join puts nothing off and lets state outgrow the memory",
+        "    method oa (OA-Join: matches rows as they arrive, in any order, and purges them as bounds pass)",
+        "    because nothing is measured yet; OA-Join defers nothing, and its state may outgrow the memory",
         "    pairs only where l.t < r.t (native)",
         "    measured: 3 rows in, 1 out over 2 epochs, 0.33 results per row, … s in its tasks",
         "    state: 0 rows, 0 B in 0 pages; most memory charged by one task: …",
@@ -63,7 +63,7 @@ def test_selections_and_unions_stand_where_they_are_done():
     assert flow.run().explain().splitlines()[1:] == [
         "memory: exactly once",
         "  select k (native)",
-        "    union of 2: progress is that of the slowest",
+        "    union of 2: as far as the slowest",
         "      source a by t: 1 row (0 late), bound end",
         "      source b by t: 1 row (0 late), bound end",
         "source a promises nothing before it ends; no operator waits for its bounds",
@@ -102,8 +102,8 @@ def test_f23_explain_says_what_a_source_promises_and_which_of_its_bounds_count_f
     a.lookup(pa.table({"k": [1]}), on="k", name="names").sort(name="last").to_memory()
     lines = flow.run().explain().splitlines()
     assert lines[-2:] == [
-        "source a promises that no row comes more than 30 s after a later one, and holds nobody back once it is silent "
-        "for 1 min; bounds that count: every 5 s for fast, every 1 h from 20 min on for slow, each for last",
+        "source a promises that no row comes more than 30 s after a later one, and holds nothing back once silent for "
+        "1 min; bounds that count: every 5 s for fast, every 1 h from 20 min on for slow, each for last",
         "source b promises that no row comes more than 1,000 rows after a later one; bounds that count: every 5 s for "
         "fast, every 1 h from 20 min on for slow",
     ]
@@ -115,9 +115,9 @@ def test_every_policy_says_what_it_promises():
         for policy in (pk.punctuated("done"), pk.blocks("1 min"), pk.timer("2 s"), pk.ordered(), NoPromise())
     ]
     assert said == [
-        "what its column done says",
+        "the bounds in its column done",
         "blocks of 1 min, one after the other, in any order within one",
-        "rows in order of time, and in a lull none more than 2 s behind the clock",
+        "rows in order of time, and while silent none more than 2 s behind the clock",
         "rows in order of time",
         "nothing before it ends",
     ]

@@ -34,8 +34,8 @@ def test_a_key_that_does_not_hold_is_told(flow, streams):
     flow.join(**streams, on=ON, key={"o": "oid"}).to_memory()
     said = str(flow.run().explain())
     assert (
-        "key={'o': ['oid']} does not hold: 3 rows of li met 4 of o. All of them are results; only predictions go by "
-        "keys"
+        "key={'o': ['oid']} does not hold: 3 rows of li met 4 of o. All of them are results; keys only serve "
+        "predictions"
     ) in said
 
 

@@ -78,7 +78,7 @@ class TestFirstPlan:
         assert plan_of(joined) == "(li o) s"
         joined.to_memory()
         flow._sources = [source for source in flow._sources if source.name != "s"]
-        assert "it is not known how large s is" in str(flow.run().explain())
+        assert "the size of s is unknown" in str(flow.run().explain())
 
     def test_a_small_gain_is_no_reason_to_leave_the_order_that_was_written(self):
         flow = pk.LocalFlow()
@@ -162,10 +162,10 @@ class TestExplain:
         flow = pk.LocalFlow()
         flow.join(**sources(flow), on=ON, plan="(li o) s").to_memory()
         said = str(flow.run().explain())
-        found = re.search(r"by what was measured, plan \(li s\) o would be (\d+)% cheaper: it would have sent", said)
+        found = re.search(r"by these measurements, plan \(li s\) o would be (\d+)% cheaper: it would have sent", said)
         assert found
         assert int(found[1]) > 30
-        assert "to take it, write plan='(li s) o' and start with a new checkpoint folder" in said
+        assert "to use it, write plan='(li s) o' and start with a new checkpoint folder" in said
 
     def test_f14_the_plan_that_it_names_does_send_what_it_says(self):
         said = []
@@ -176,7 +176,7 @@ class TestExplain:
         would = re.search(r"it would have sent ([\d,]+) messages", said[0])
         assert would
         assert int(would[1]) == sum(measured for _, measured in edges(said[1]).values())
-        assert "by what was measured, no other plan would be clearly cheaper" in said[1]
+        assert "by these measurements, no other plan would be clearly cheaper" in said[1]
 
     def test_f25_one_operator_sends_no_partial_results(self):
         flow = pk.LocalFlow()

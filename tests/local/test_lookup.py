@@ -199,11 +199,11 @@ def test_explain_says_what_a_cache_would_answer_for_the_skew_that_was_seen():
     flow = pk.LocalFlow(memory="200 kB")
     flow.source(epochs, time="t").lookup(table, on="k", name="who").to_memory()
     before = flow._query().explain()
-    assert "because a look-up takes" in before
-    assert "keys assumed to be asked for evenly, as nothing says otherwise" in before
+    assert "because a lookup takes" in before
+    assert "keys assumed to be even until measured" in before
     assert "a cache of 2,500 rows would answer 50 % of them\n" in before
     after = flow.run().explain()
-    found = re.search(r"keys as by Zipf (\S+): a cache of 2,500 rows would answer (\S+) % of them", after)
+    found = re.search(r"keys follow Zipf (\S+): a cache of 2,500 rows would answer (\S+) % of them", after)
     assert float(found[1]) == pytest.approx(1.0, abs=0.2)
     assert 75 < float(found[2]) < 95, "an ideal cache answers 92 %"
 

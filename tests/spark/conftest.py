@@ -46,7 +46,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def places(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each epoch run at a random place that its flow can run at: small ones would all run where the driver is."""
+    """Let each epoch run at a random place that its flow can run at: small ones would all run in the driver."""
     if request.node.get_closest_marker("spark") is None or request.node.get_closest_marker("own_place") is not None:
         return
     random = Random(request.node.nodeid)
@@ -56,7 +56,7 @@ def places(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.fixture
 def in_tasks(places: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no epoch run where the driver is."""
+    """Let no epoch run in the driver."""
     monkeypatch.setattr(Placement, "choose", lambda self, size: (self.elsewhere, "said"))
 
 

@@ -117,9 +117,7 @@ def test_a_table_that_grows_gives_what_duckdb_gives_over_all_its_rows_wherever_a
             clean_up(tmp_path / name)
     assert found == by_duckdb(tmp_path)
     assert sum(found["joined"].values()) > 400
-    assert {"driver": "where the driver is", "tasks": "read its files", "spark": "from Spark"}[place] in str(
-        query.explain()
-    )
+    assert {"driver": "in the driver", "tasks": "read its files", "spark": "from Spark"}[place] in str(query.explain())
 
 
 def test_late_rows_of_commits_are_those_of_a_flow_in_process(spark, tmp_path, at):

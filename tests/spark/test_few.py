@@ -89,7 +89,7 @@ def test_only_the_fields_that_are_needed_of_a_struct_travel_and_nulls_stay_what_
         (3, None, True, False, None): 1,
         (4, None, False, False, 7): 1,
     }
-    assert ("where the driver is" in str(query.explain())) == (place == "driver")
+    assert ("in the driver" in str(query.explain())) == (place == "driver")
 
 
 def test_what_is_never_null_inside_what_may_be_null_is_fetched(spark, tmp_path):
@@ -104,7 +104,7 @@ def test_what_is_never_null_inside_what_may_be_null_is_fetched(spark, tmp_path):
     left, right = (flow.source(bids, time="t", name=name) for name in ("left", "right"))
     out = left.join(right.select("k", "bid.price AS p", "t"), on="k", within=pk.band(before=0, after=0)).to_memory()
     query = flow.run()
-    assert "where the driver is" in str(query.explain())
+    assert "in the driver" in str(query.explain())
     assert [
         (row["bid"], row["tags"], row["p"]) for row in sorted(out.table().to_pylist(), key=lambda row: row["k"])
     ] == [
@@ -122,7 +122,7 @@ def test_sources_of_many_types_share_columns_and_come_back_as_they_were(spark, t
     left, right = (flow.source(rows, time="t", name=name) for name, rows in (("one", first), ("two", second)))
     out = left.join(right, on="k", within=pk.band(before=0, after=0)).to_memory()
     query = flow.run()
-    assert "where the driver is" in str(query.explain())
+    assert "in the driver" in str(query.explain())
     expected = first.crossJoin(second.drop("k")).toPandas().iloc[0]
     found = out.table().to_pandas().iloc[0]
     assert (found["s"], found["s_right"], found["d"], found["m"]) == ("x", "y", expected["d"], expected.iloc[3])

@@ -20,7 +20,7 @@ VERY_WIDE = 3000
 """Bytes of payload where it is left behind."""
 
 EPOCHS = 8
-"""So many that some, and not all, of an epoch's rows fit where the driver is."""
+"""So many that some, and not all, of an epoch's rows fit in the driver."""
 
 
 def run(spark, folder: Path, feeds: list[Feed], frames: bool, payload: str = "row") -> tuple[int, int, set[str]]:
@@ -68,9 +68,9 @@ def test_private_memory_stays_within_the_share_wherever_an_epoch_runs(
     assert pairs == len(range(0, rows, 10))
     assert state >= 0.9 * times * MEMORY
     if frames:
-        assert places == {"where the driver is", "in tasks that get their rows from Spark"}
+        assert places == {"in the driver", "in tasks that get their rows from Spark"}
     else:
-        assert places == {"where the driver is" if place == "driver" else "in tasks that read its files"}
+        assert places == {"in the driver" if place == "driver" else "in tasks that read its files"}
     above = most[0] - baseline
     record_property("private_memory_above_baseline", above)
     assert above <= 1.25 * SHARE, f"{above / SHARE:.2f} × the share at {times} × the budget"

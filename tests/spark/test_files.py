@@ -121,7 +121,7 @@ def test_files_give_what_they_give_in_process_wherever_an_epoch_runs_and_across_
     assert total == expected
     assert sum(expected["late"].values()) > 20
     if places != "anywhere":
-        assert {"driver": "where the driver is", "tasks": "read its files", "spark": "from Spark"}[places] in str(
+        assert {"driver": "in the driver", "tasks": "read its files", "spark": "from Spark"}[places] in str(
             query.explain()
         )
 
@@ -316,7 +316,7 @@ def test_what_does_not_depend_on_the_zone_runs_where_the_driver_is_in_any_zone(s
         flow = pk.Flow(spark, checkpoint=f"{tmp_path}/checkpoint", memory="16 MB")
         late = flow.parquet(tmp_path / "in", time="t").where("t * 2 > 1 AND z > TIMESTAMP '2020-07-01 02:00:00Z'")
         out = late.select("t", "z + INTERVAL 10 SECONDS AS v", "date '2020-01-31' + 1 AS d").to_memory()
-        assert "ran where the driver is" in str(flow.run().explain())
+        assert "ran in the driver" in str(flow.run().explain())
     assert out.table().column("v").cast(pa.int64()).to_pylist() == [1_593_570_610_000_000]
 
 
@@ -362,7 +362,7 @@ def test_an_operator_with_less_memory_than_the_flow_runs_where_the_driver_is(spa
     out = flow.parquet(tmp_path / "in", time="t").lookup(names, on="id", how="left", memory="2 MB").to_memory()
     query = flow.run()
     assert out.table().num_rows == 3
-    assert "ran where the driver is" in str(query.explain())
+    assert "ran in the driver" in str(query.explain())
 
 
 def test_files_and_a_dataframe_in_one_flow(spark, tmp_path):
@@ -373,7 +373,7 @@ def test_files_and_a_dataframe_in_one_flow(spark, tmp_path):
     out = files.join(frame, on="k", within=pk.band(before=5, after=5)).to_memory()
     query = flow.run()
     assert out.table().select(["t", "t_right"]).to_pylist() == [{"t": 1, "t_right": 2}]
-    assert "ran where the driver is" in str(query.explain())
+    assert "ran in the driver" in str(query.explain())
 
 
 @pytest.mark.parametrize("several", ["two uses", "two scans"])

@@ -9,11 +9,11 @@ def test_an_epoch_runs_where_the_driver_is_until_tasks_are_predicted_to_be_faste
     placement = Placement()
     assert placement.choose(10**9) == ("driver", "no epoch has been measured yet")
     placement.learn("driver", 10**6, seconds=4)
-    assert placement.choose(10**6) == ("driver", "what it takes there is not known well yet")
+    assert placement.choose(10**6) == ("driver", "too little has been measured there yet")
     placement.learn("driver", 10**6, seconds=0.1)
     assert placement.choose(10**6)[0] == "driver"
     place, why = placement.choose(10**8)
-    assert (place, why) == ("tasks", "6.13 s are predicted there, 10.00 s where the driver is")
+    assert (place, why) == ("tasks", "predicted to take 6.13 s there, 10.00 s in the driver")
 
 
 def test_the_first_epoch_at_a_place_is_not_believed():
@@ -21,9 +21,9 @@ def test_the_first_epoch_at_a_place_is_not_believed():
     for _ in range(2):
         placement.learn("driver", 10**8, seconds=10)
     placement.learn("tasks", 10**8, seconds=90)
-    assert placement.choose(10**8) == ("tasks", "what it takes there is not known well yet")
+    assert placement.choose(10**8) == ("tasks", "too little has been measured there yet")
     placement.learn("tasks", 10**8, seconds=2)
-    assert placement.choose(10**8) == ("tasks", "2.00 s are predicted there, 10.00 s where the driver is")
+    assert placement.choose(10**8) == ("tasks", "predicted to take 2.00 s there, 10.00 s in the driver")
     placement.learn("tasks", 10**8, seconds=100)
     assert placement.choose(10**8)[0] == "driver"
 
@@ -54,10 +54,10 @@ def test_what_spark_aggregates_itself_runs_there_first_and_is_tried_where_the_dr
         assert placement.choose(10**6)[0] == "spark"
         placement.learn("spark", 10**6, seconds)
     assert quick.choose(10**6)[0] == "spark"
-    assert slow.choose(10**6) == ("driver", "0.50 s are predicted there, 1.00 s in tasks")
+    assert slow.choose(10**6) == ("driver", "predicted to take 0.50 s there, 1.00 s in tasks")
     for seconds in (5.0, 1.5):
         slow.learn("driver", 10**6, seconds)
-    assert slow.choose(10**6) == ("spark", "1.00 s are predicted there, 1.50 s where the driver is")
+    assert slow.choose(10**6) == ("spark", "predicted to take 1.00 s there, 1.50 s in the driver")
 
 
 def test_an_epoch_without_rows_teaches_nothing():
@@ -70,16 +70,16 @@ def test_tasks_are_taken_to_save_only_what_one_core_did_alone():
     placement = Placement(tasks=2)
     for _ in range(2):
         placement.learn("driver", 10**8, seconds=10, alone=0.0)
-    assert placement.choose(10**8) == ("driver", "10.00 s are predicted there, 10.25 s in tasks")
+    assert placement.choose(10**8) == ("driver", "predicted to take 10.00 s there, 10.25 s in tasks")
     placement.learn("driver", 10**8, seconds=10, alone=8.5)
-    assert placement.choose(10**8) == ("tasks", "6.75 s are predicted there, 10.00 s where the driver is")
+    assert placement.choose(10**8) == ("tasks", "predicted to take 6.75 s there, 10.00 s in the driver")
 
 
 def test_tasks_are_not_tried_for_a_small_gain():
     placement = Placement(tasks=2)
     for _ in range(2):
         placement.learn("driver", 10**8, seconds=10, alone=1.7)
-    small = "10.00 s are predicted there, 9.55 s in tasks, where none has run"
+    small = "predicted to take 10.00 s there, 9.55 s in tasks, where none has run"
     assert placement.choose(10**8) == ("driver", small)
     for _ in range(2):
         placement.learn("tasks", 10**8, seconds=9.55)

@@ -22,7 +22,7 @@ SHARDS = (2, 3, 1, 4)
 
 @pytest.mark.parametrize(("way", "files"), [(way, files) for way in get_args(Way) for files in (False, True)])
 def test_every_pair_comes_once_over_restarts_on_other_numbers_of_shards(spark, tmp_path, monkeypatch, way, files):
-    """Epochs run in tasks, where the driver is, in tasks again; one fails after its rows were computed."""
+    """Epochs run in tasks, in the driver, in tasks again; one fails after its rows were computed."""
     places = cycle(["elsewhere", "driver", "elsewhere"])
     monkeypatch.setattr(
         Placement, "choose", lambda self, _: (self.elsewhere if next(places) == "elsewhere" else "driver", "said")

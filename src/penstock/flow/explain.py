@@ -87,7 +87,7 @@ def _describe(node: Node, report: Report, pilots: Pilots, joins: Joins) -> list[
     if isinstance(node, FetchNode):
         return [f"fetch {', '.join(name for each in node.fetched for name, _ in each.columns)} from the sources"]
     if isinstance(node, UnionNode):
-        return [f"union of {len(node.members)}: progress is that of the slowest"]
+        return [f"union of {len(node.members)}: as far as the slowest"]
     raise TypeError(node)
 
 

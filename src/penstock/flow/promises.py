@@ -32,10 +32,10 @@ def promise(policy: Policy) -> str:
 
     >>> from penstock.core.progress import bounded_delay
     >>> promise(bounded_delay("30 s", idle="10 s"))
-    'that no row comes more than 30 s after a later one, and holds nobody back once it is silent for 10 s'
+    'that no row comes more than 30 s after a later one, and holds nothing back once silent for 10 s'
     """
     said = _promise(policy)
-    return said if policy.idle is None else f"{said}, and holds nobody back once it is silent for {policy.idle}"
+    return said if policy.idle is None else f"{said}, and holds nothing back once silent for {policy.idle}"
 
 
 def describe(node: OperatorNode) -> Describe | None:
@@ -56,10 +56,10 @@ def _promise(policy: Policy) -> str:
     if isinstance(policy, Blocks):
         return f"blocks of {policy.length}, one after the other, in any order within one"
     if isinstance(policy, Timer):
-        return f"rows in order of time, and in a lull none more than {policy.slack} behind the clock"
+        return f"rows in order of time, and while silent none more than {policy.slack} behind the clock"
     if isinstance(policy, Punctuated):
-        said = f"what its column {policy.column} says" + (f", of each {', '.join(policy.by)}" if policy.by else "")
-        return said if policy.overall is None else f"{said}, and of all of them what {policy.overall} says"
+        said = f"the bounds in its column {policy.column}" + (f", for each {', '.join(policy.by)}" if policy.by else "")
+        return said if policy.overall is None else f"{said}, and for all of them in column {policy.overall}"
     return f"what {policy} says"
 
 

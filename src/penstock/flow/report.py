@@ -222,7 +222,7 @@ class Report:
         for source, epochs in self.switches.items():
             head += f"\npayload of {source} changed its place in epochs {', '.join(map(str, epochs))}"
         for join, share in ((join, share) for join, share in self.shares_out.items() if share < 1):
-            head += f"\n{join}: about {100 * share:.0f} % of the results are out that its rows so far have"
+            head += f"\n{join}: about {100 * share:.0f} % of the results of its rows so far are out"
         return head if not self.epochs else f"{head}\nlast: {self.epochs[-1]}"
 
     def __repr__(self) -> str:

@@ -749,13 +749,13 @@ def _how_time_was_lost(node: Node) -> str:
     windows = [part for part in operators_of(node) if part.config.window_start is not None]
     if any(not part.clock for part in windows):
         return (
-            "windows that count rows have an order, but no time. Use windows of time, or do what needs a time before "
+            "windows that count rows have an order, but no time. Use windows of time, or put what needs a time before "
             "them."
         )
     if windows:
         return (
-            "results of windows go by the end of their window, which no join or lookup hands on. Join or look up after "
-            "the last operator that needs a time, or before the windows."
+            "the time of a window's result is the window's end, which joins and lookups do not pass on. Join or look "
+            "up after the last operator that needs a time, or before the windows."
         )
     return (
         "its time column was not selected, under its own name, before a join, a lookup, .distinct(), .sort() or "

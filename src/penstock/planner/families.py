@@ -93,7 +93,7 @@ def _explain_join(config: WindowJoin, pilot: Pilot | None) -> Sequence[str]:
     if pilot is not None and pilot.choice is not None:
         return explain_choice(pilot.choice)
     if config.method == "auto":
-        return explain_choice(Choice("oa", "nothing has run yet: the method is chosen anew before each epoch"))
+        return explain_choice(Choice("oa", "nothing has run yet: the method is chosen again before each epoch"))
     return METHODS.explained(config.method)
 
 
@@ -110,8 +110,8 @@ def _explain_aggregate(config: WindowAggregate, pilot: AggregatePilot | None) ->
         return lines
     return [
         *(f"{line}, because windows close group by group" for line in lines[:1]),
-        f"windows close for each {', '.join(config.punctuated)} once its own bound has passed them, whatever the "
-        f"others do",
+        f"the windows of each {', '.join(config.punctuated)} close once its own bound has passed them, independently "
+        f"of the others",
     ]
 
 
@@ -129,7 +129,7 @@ def _explain_lookup(config: LookupJoin, pilot: LookupPilot | None) -> Sequence[s
     return LOOKUP_METHODS.explained(config.method)
 
 
-_ONLY_MSJ = "it orders its probes by the matches that it measures, and the others are there to be compared with"
+_ONLY_MSJ = "it orders its probes by the matches that it measures; the other methods are baselines"
 
 
 def _explain_multi(config: MultiJoin, pilot: None) -> Sequence[str]:

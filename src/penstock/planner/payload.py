@@ -128,6 +128,6 @@ class HomePilot:
         costs = self.costs(*self._seen)
         changed = f"; changed {self.changes} times" if self.changes else ""
         return (
-            f"{where}: {costs['row']:.3f} s an epoch are predicted if it travels, {costs['source']:.3f} s if it stays"
+            f"{where}: predicted to take {costs['row']:.3f} s per epoch if it travels, {costs['source']:.3f} s if not"
             f"{changed}"
         )

@@ -41,7 +41,7 @@ _ATTEMPTS = 3
 """How often an epoch is tried while Spark loses results."""
 
 _NO_ROOM = "it needs more than the memory of one task"
-"""Why an epoch that was begun where the driver is ran elsewhere."""
+"""Why an epoch that was begun in the driver ran elsewhere."""
 
 
 class Engine:
@@ -132,7 +132,7 @@ class Engine:
         return plan
 
     def _write(self, plan: Plan) -> None:
-        """Write a plan. A disk takes its time: where the driver is, rows are read in the meantime."""
+        """Write a plan. A disk takes its time: in the driver, rows are read in the meantime."""
         if plan.place != "driver" or not self.checkpoint.records.local:
             self.checkpoint.plan(plan)
             return
@@ -220,7 +220,7 @@ class Engine:
         )
 
     def _alone(self, operators: Mapping[str, OperatorReport]) -> float | None:
-        """Seconds of an epoch where the driver is in which one core worked; None if in all: files are read by more."""
+        """Seconds of an epoch in the driver in which one core worked; None if in all: files are read by more."""
         if self.assembly.frames:
             return None
         return sum(seconds for report in operators.values() for seconds in report.phases.values())
@@ -245,7 +245,7 @@ class Engine:
     def _once(
         self, plan: Plan, batch: DataFrame | None, files: Mapping[SourceNode, Sequence[InputFile]]
     ) -> tuple[Place, EpochFrames | EpochHere, dict[str, Counted]]:
-        """Run what is planned where it is planned; with tasks if it takes too much memory where the driver is."""
+        """Run what is planned where it is planned; with tasks if it takes too much memory in the driver."""
         attempt = _new_attempt(plan)
         place = self.placement.at_most(plan.place)
         if place == "driver":
@@ -264,7 +264,7 @@ class Engine:
         return place, frames, frames.deliver(batch)
 
     def _placement(self, why_not: str | None) -> Placement:
-        """How places are chosen for this flow; `why_not` says why its steps cannot run where the driver is."""
+        """How places are chosen for this flow; `why_not` says why its steps cannot run in the driver."""
         frames, operators = self.assembly.frames, self.course.operators
         if why_not is None and frames and not operators:
             why_not = f"source {frames[0].name!r} is a DataFrame, and no operator takes its rows"

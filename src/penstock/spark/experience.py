@@ -5,10 +5,10 @@ from __future__ import annotations
 from penstock.flow.graph import OperatorNode
 
 _FEW = 50_000
-"""Partials that are aggregated where the driver is: more are worth a task on each core."""
+"""Partials that are aggregated in the driver: more are worth a task on each core."""
 
 HERE = 4
-"""The part of a task's share that partials, or results, may take where the driver is: what is more goes to tasks."""
+"""The part of a task's share that partials, or results, may take in the driver: what is more goes to tasks."""
 
 _SAVING = 2
 """So many rows must make one partial: with fewer, Spark's first half of an aggregation costs more than it saves."""
@@ -40,7 +40,7 @@ class Experience:
             self._as_rows[node.name] = epoch + 1 + _TRY_AGAIN
 
     def took_few(self, node: OperatorNode, share: int) -> bool:
-        """Whether an operator's arrivals of the last epoch could have been handled where the driver is."""
+        """Whether an operator's arrivals of the last epoch could have been handled in the driver."""
         rows, size = self._arrived.get(node.name, (self.few + 1, 0))
         return rows <= self.few and size <= share // HERE
 

@@ -1,4 +1,4 @@
-"""Rows that are fetched to where the driver is only if they are few: Spark sends no more than there is memory for."""
+"""Rows that are fetched to the driver only if they are few: Spark sends no more than there is memory for."""
 
 from __future__ import annotations
 

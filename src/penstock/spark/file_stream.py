@@ -1,7 +1,7 @@
 """Files as a source on Spark: Spark lists them and remembers which were read, Arrow reads their rows.
 
 The streaming query carries no rows of such a source. Its log says which files an epoch has, and where they are read is
-decided epoch by epoch: where the driver is, or in tasks.
+decided epoch by epoch: in the driver, or in tasks.
 """
 
 from __future__ import annotations

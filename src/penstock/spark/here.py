@@ -1,4 +1,4 @@
-"""An epoch where the driver is: Arrow reads its files, Spark sends the rows of DataFrames, and operators run here.
+"""An epoch in the driver: Arrow reads its files, Spark sends the rows of DataFrames, and operators run here.
 
 What an epoch leaves – pages, staged records, results – is what its tasks would leave, so that one may follow the other
 on the same state. It takes no more memory than a task: an epoch that turns out to need more is begun again with tasks.
@@ -233,7 +233,7 @@ def _needs_zone(node: Node, zone: str) -> str | None:
     for text, sides in _written(node):
         columns = node.columns if sides is not None else node.inputs[0].columns
         if evaluate.goes_by_zone(text, columns, sides):
-            return f"{text!r} depends on the session's time zone, {zone}, and in process it is UTC"
+            return f"{text!r} depends on the session's time zone, {zone}, but Python computes in UTC"
     return None
 
 
@@ -264,5 +264,5 @@ def _differs(node: Node) -> str | None:
         for types in node.types:
             for key in types.keys:
                 if not can_xxhash(types.columns.field(key).type):
-                    return f"{node.name} has a key of type {types.columns.field(key).type}, which Spark alone can hash"
+                    return f"{node.name} has a key of type {types.columns.field(key).type}, which only Spark can hash"
     return None

@@ -1,6 +1,6 @@
-"""Where an epoch runs: where the driver is, in tasks that read files, or in tasks that get their rows from Spark.
+"""Where an epoch runs: in the driver, in tasks that read files, or in tasks that get their rows from Spark.
 
-Where the driver is there is nothing to start and nothing to shuffle, but the memory of one task, and while several
+In the driver there is nothing to start and nothing to shuffle, but the memory of one task, and while several
 files are read at a time, one operator works after the other. So small epochs run there, and large ones in tasks as soon
 as they are faster or do not fit.
 """
@@ -14,7 +14,7 @@ from typing import Literal
 Place = Literal["driver", "tasks", "spark"]
 
 PLACES: Mapping[Place, str] = {
-    "driver": "where the driver is",
+    "driver": "in the driver",
     "tasks": "in tasks that read its files",
     "spark": "in tasks that get their rows from Spark",
 }
@@ -37,7 +37,7 @@ _WORTH = 0.75
 first two there take far longer than others, and the prediction leaves out what the shuffle takes."""
 
 _LONG = 0.3
-"""Seconds of an epoch in tasks from which on it is tried where the driver is, if it never ran there."""
+"""Seconds of an epoch in tasks from which on it is tried in the driver, if it never ran there."""
 
 _WARM = 2
 """Epochs at a place until what they take is believed: the first loads and compiles what the others use."""
@@ -60,11 +60,11 @@ class Placement:
     first: Literal["driver", "elsewhere"] = "driver"
     """Where epochs run until some were measured."""
     _most: float = float("inf")
-    """The size that fits where the driver is, as far as is known."""
+    """The size that fits in the driver, as far as is known."""
     _seconds: dict[Place, float] = field(default_factory=dict)
     """Seconds per unit of size at each place; in tasks, beyond `_FIXED`."""
     _gained: float = 0.0
-    """Seconds per unit of size that tasks are taken to save of those where the driver is, until that is measured."""
+    """Seconds per unit of size that tasks are taken to save of the driver's, until that is measured."""
     _ran: dict[Place, int] = field(default_factory=dict)
     """How many epochs were measured at each."""
     _last: Place | None = None
@@ -73,7 +73,7 @@ class Placement:
 
     @property
     def elsewhere(self) -> Place:
-        """Where an epoch runs that does not run where the driver is."""
+        """Where an epoch runs that does not run in the driver."""
         return "tasks" if self.blobs and self.why_not is None else "spark"
 
     def at_most(self, place: Place) -> Place:
@@ -90,18 +90,18 @@ class Placement:
         if not self._ran:
             return first, "no epoch has been measured yet"
         if self._last is not None and self._ran[self._last] < _WARM:
-            return self._last, "what it takes there is not known well yet"
+            return self._last, "too little has been measured there yet"
         if self.first == "driver" and "driver" not in self._ran:
             return "driver", "none has been measured there yet"
         here, there = self._here(size), self._there(size)
         untried = self.elsewhere not in self._ran
         if here <= there or (untried and there > _WORTH * here):
             none = ", where none has run" if untried and there < here else ""
-            return "driver", f"{here:.2f} s are predicted there, {there:.2f} s in tasks{none}"
-        return self.elsewhere, f"{there:.2f} s are predicted there, {here:.2f} s where the driver is"
+            return "driver", f"predicted to take {here:.2f} s there, {there:.2f} s in tasks{none}"
+        return self.elsewhere, f"predicted to take {there:.2f} s there, {here:.2f} s in the driver"
 
     def learn(self, place: Place, size: int, seconds: float, alone: float | None = None) -> None:
-        """An epoch of some size took so long; where the driver is, `alone` of it on one core, if not all."""
+        """An epoch of some size took so long; in the driver, `alone` of it on one core, if not all."""
         if self._did_not_fit:
             self._most, self._did_not_fit = min(self._most, size * _FITS), False
         if not size or (place == "spark" and self.elsewhere != "spark"):
@@ -116,7 +116,7 @@ class Placement:
         self._last = place
 
     def did_not_fit(self) -> None:
-        """The running epoch needs more memory than there is where the driver is."""
+        """The running epoch needs more memory than the driver has."""
         self._did_not_fit = True
 
     def _here(self, size: int) -> float:

@@ -46,7 +46,7 @@ class Segmenting:
         return {source: self._wrote(source, folders[source], found) for source, found in written.items()}
 
     def files(self, files: Mapping[SourceNode, Sequence[InputFile]], here: bool) -> Inputs:
-        """Copy what an epoch reads of files to segments, and give these; where the driver is, or by tasks."""
+        """Copy what an epoch reads of files to segments, and give these; in the driver, or by tasks."""
         flow, made = self._flow, Inputs()
         for source in flow.segmented:
             given = [file for file in files.get(source, ()) if not file.segment]

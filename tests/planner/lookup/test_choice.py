@@ -60,7 +60,7 @@ def test_a_database_behind_a_socket_is_worth_a_cache_if_keys_are_skewed():
     assert "a cache answers" in skewed.reason
     even = choose_lookup(LOAD, STORES["sql"])
     assert even.method == "inlj"
-    assert "so evenly that a cache would answer 4 % of the rows" in even.reason
+    assert "so even that a cache would answer only 4 % of the rows" in even.reason
 
 
 def test_rows_that_may_wait_share_reads_where_reads_are_dear():
@@ -87,7 +87,7 @@ def test_without_index_and_order_the_table_is_read_round_and_round():
     assert chosen(load, STORES["parquet"]) == "meshjoin"
     assert chosen(replace(load, max_age=None), STORES["parquet"]) == "inlj"
     barred = {other.method: other.why for other in choose_lookup(load, STORES["parquet"]).alternatives}
-    assert "which partition has a key" in barred["hybridjoin"]
+    assert "which partition holds a key" in barred["hybridjoin"]
 
 
 def test_only_some_rows_of_a_key_are_not_cached():
@@ -108,7 +108,7 @@ def test_a_method_that_runs_goes_on_unless_a_change_pays():
     assert chosen(load, STORES["sql"]) == "cinlj"
     kept = choose_lookup(load, STORES["sql"], current="inlj")
     assert kept.method == "inlj"
-    assert kept.reason == "INLJ runs already, and CINLJ is not so much faster that a change pays"
+    assert kept.reason == "INLJ runs already, and CINLJ is not faster by enough to switch"
     assert chosen(load, STORES["sql"].scaled(4), current="inlj") == "cinlj"
     assert chosen(load, STORES["pages"], current="cinlj") == "inlj"
 
@@ -135,10 +135,10 @@ def test_the_choice_is_told_with_what_each_method_would_take():
     load = replace(LOAD, exponent=1.0)
     keys = keys_asked(load, STORES["sql"], "cinlj", measured=0.774)
     lines = explain_lookup(choose_lookup(load, STORES["sql"]), keys)
-    assert lines[0] == "method cinlj (CINLJ: frequent keys are answered from a cache, the others are looked up)"
-    assert lines[1].startswith("because a look-up takes 8.0 µs, and a cache answers 80 % of the rows")
+    assert lines[0] == "method cinlj (CINLJ: answers frequent keys from a cache and looks up the others)"
+    assert lines[1].startswith("because a lookup takes 8.0 µs, and a cache answers 80 % of the rows")
     cached = f"{load.cached(0.5):,}"
-    assert lines[2] == f"keys as by Zipf 1.00: a cache of {cached} rows would answer 80 % of them (77 % were)"
+    assert lines[2] == f"keys follow Zipf 1.00: a cache of {cached} rows would answer 80 % of them (measured: 77 %)"
     assert lines[3].split() == ["predicted", "rows/s", "µs/row", "from", "memory", "reads/row", "waits"]
     assert len(lines) == 4 + len(COSTS)
     assert explain_lookup(LookupChoice("inlj", "so it is"), keys)[2:] == (lines[2],)
@@ -187,10 +187,10 @@ def test_a_pilot_measures_rates_by_task_and_skew_by_a_sample():
 
 def test_before_rows_are_seen_a_pilot_says_that_the_skew_is_assumed_and_then_what_it_is():
     pilot = LookupPilot(LOAD, STORES["pages"])
-    assert str(pilot.keys).startswith("keys assumed to be asked for evenly, as nothing says otherwise: a cache of ")
+    assert str(pilot.keys).startswith("keys assumed to be even until measured: a cache of ")
     assert pilot.choice is None, "asking decides nothing"
     pilot.saw(100_000, 1.0, 0.1, counted(100_000, 1.0))
-    assert str(pilot.keys).startswith("keys as by Zipf 1.0")
+    assert str(pilot.keys).startswith("keys follow Zipf 1.0")
     assert pilot.keys.expected == pytest.approx(predict_lookup(pilot.load, pilot.reads)["cinlj"].hit_share)
 
 

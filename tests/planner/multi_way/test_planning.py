@@ -135,9 +135,7 @@ class TestFirstPlan:
     def test_without_sizes_streams_are_joined_as_they_are_given(self):
         chosen = first_plan(ON, SIZES | {"o": None}, {}, SIZES)
         assert str(chosen.plan) == "(li o) s"
-        assert (
-            chosen.why == "it is not known how large o is, so streams are joined in the order in which they are given"
-        )
+        assert chosen.why == "the size of o is unknown, so streams are joined in the order given"
 
     def test_without_sizes_keys_tell_which_join_grows(self):
         """Lines meet lines of other orders by their shop; each meets one order."""
@@ -148,7 +146,7 @@ class TestFirstPlan:
         chosen = first_plan(on, sizes, keys, sizes)
         assert str(chosen.plan) == "(li o) b"
         assert re.fullmatch(
-            r"by keys alone, which make it \d+% cheaper than \(li b\) o, as it is not known how large li is", chosen.why
+            r"by keys alone, which make it \d+% cheaper than \(li b\) o: the size of li is unknown", chosen.why
         )
 
 
@@ -176,8 +174,8 @@ class TestExplain:
             "100 B payload)",
             "selectivities: f(li, o) = 0.018, f(li, s) = 0.025",
             # 1 µs a message and 10 ns a byte: 244 + 374 µs, and 164 + 195.
-            "by what was measured, plan (li s) o would be 42% cheaper: it would have sent 164 messages, 19.5 kB; "
-            "this one 244 messages, 37.4 kB. The state of one plan is of no use to another: to take it, write "
+            "by these measurements, plan (li s) o would be 42% cheaper: it would have sent 164 messages, 19.5 kB; "
+            "this one sent 244 messages, 37.4 kB. Plans cannot share state: to use it, write "
             "plan='(li s) o' and start with a new checkpoint folder",
         ]
 
@@ -194,8 +192,8 @@ class TestExplain:
         plan, keys = Plan.parse("(li o) s", ON), {"o": ("orderkey",), "s": ("suppkey",)}
         told = [line for line in explain_join(JoinOutlook(plan, "", keys, {}, seen)) if "does not hold" in line]
         assert told == [
-            "key={'s': ['suppkey']} does not hold: 100 rows of li o met 101 of s. All of them are results; only "
-            "predictions go by keys"
+            "key={'s': ['suppkey']} does not hold: 100 rows of li o met 101 of s. All of them are results; keys "
+            "only serve predictions"
         ]
 
     def test_statistics_of_edges_add_up_and_are_read_back(self):

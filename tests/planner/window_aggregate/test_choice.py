@@ -102,8 +102,8 @@ def test_the_method_that_runs_stays_until_a_change_clearly_pays():
     assert plan(slides, load, current="differential").method == "differential"
     choice = plan(slides, load, current="paned", preference=AggregatePreference(stay=0.9))
     assert choice.method == "paned"
-    assert "differential is not so much cheaper that a change pays" in choice.reason
-    assert choice.why_not["differential"].endswith("% cheaper: a change takes 90 %")
+    assert "differential is not cheaper by enough to switch" in choice.reason
+    assert choice.why_not["differential"].endswith("% cheaper, but a switch needs 90 %")
     assert plan(slides, load, current="paned", preference=keen).method == "differential"
 
 
@@ -125,7 +125,7 @@ def test_open_windows_that_cannot_be_taken_up_hold_the_change_back():
     waiting = plan(Slides(720, 1), dense(10_000), current="wid")
     assert waiting.method == "wid"
     assert waiting.reason == (
-        "differential cannot go on with the windows that wid has open: it takes over once there are none"
+        "differential cannot continue the windows that wid has open: it takes over once they are closed"
     )
     assert plan(Slides(720, 1), dense(10_000), current="wid", holds_state=False).method == "differential"
 
@@ -160,7 +160,7 @@ def test_whatever_is_chosen_can_take_over_and_is_explained(slides, load, memory,
     ("slides", "current", "method", "reason"),
     [
         (Slides(60, 1), None, "paned", "a row is in 60 windows, but in one pane; nothing is measured yet"),
-        (Slides(5, 5), None, "paned", "windows do not overlap: a window is a pane, and nothing is cheaper than that"),
+        (Slides(5, 5), None, "paned", "windows do not overlap: a window is one pane, and nothing is cheaper"),
         (Slides(60, 1), "wid", "wid", "wid runs already, and nothing is measured yet"),
     ],
     ids=["overlapping", "tumbling", "running"],
@@ -172,8 +172,8 @@ def test_before_anything_is_measured_the_window_is_reason_enough(slides, current
 def test_every_method_is_shown_with_its_cost():
     choice = plan(Slides(720, 1), dense(10_000), subtracts=False, current="paned")
     lines = explain_aggregate(asked(sliding(720, 1)), choice)
-    assert lines[0] == "method paned (Paned-WID: each row updates its pane, windows are put together from panes)"
-    assert lines[1].startswith("because a pane has 10.0 rows of each group it has, a row is in 720 windows, and paned ")
+    assert lines[0] == "method paned (Paned-WID: each row updates its pane, and windows are assembled from panes)"
+    assert lines[1].startswith("because a pane has 10.0 rows per group, a row is in 720 windows, and paned ")
     assert [line.split()[0] for line in lines[2:]] == ["predicted", "paned", "differential", "wid", "adapt"]
     assert lines[3].endswith("chosen")
 
@@ -181,14 +181,14 @@ def test_every_method_is_shown_with_its_cost():
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        (asked(sliding(60, 1)), "because nothing has run yet: the method is chosen anew before each epoch"),
+        (asked(sliding(60, 1)), "because nothing has run yet: the method is chosen again before each epoch"),
         (asked(sliding(60, 1), method="wid"), "because method='wid' was asked for"),
         (asked(sliding(60, 1), method=AdaptWid()), "because method='adapt' was asked for"),
         (
             asked(sliding(60, 1), emit="update"),
-            "because windows come out before they are complete, which only panes do",
+            "because windows are sent before they are complete, which only panes support",
         ),
-        (asked(TupleWindow(60, 1)), "because windows count arrivals, whose numbers say nothing of time"),
+        (asked(TupleWindow(60, 1)), "because windows count arrivals, and their numbers say nothing about time"),
     ],
     ids=["unstarted", "asked", "settings", "early", "arrivals"],
 )

@@ -23,14 +23,14 @@ def plan(machine, load=LOAD, current=None, feeds=False, time="left", **changes):
 def test_mapped_pages_are_cheap_to_probe_and_nothing_is_put_off():
     choice = plan(LOCAL)
     assert choice.method == "oa"
-    assert choice.reason.startswith("every page is cheap to probe where it is mapped: OA-Join takes 0.")
+    assert choice.reason.startswith("mapped pages are cheap to probe: OA-Join takes 0.")
     assert "would give 0 % of the results at once" in "\n".join(explain_choice(choice))
 
 
 def test_where_pages_are_far_away_rrpj_keeps_epochs_short():
     choice = plan(REMOTE)
     assert choice.method == "rrpj"
-    assert "to probe all pages would take OA-Join" in choice.reason
+    assert "probing all pages would take OA-Join" in choice.reason
     assert [other.method for other in choice.alternatives] == ["oa"]
     assert choice.cost.keeps_up
     assert not choice.alternatives[0].cost.keeps_up

@@ -55,16 +55,16 @@ def test_state_that_fits_is_oa_joins():
     choice = plan(held(0.5))
     assert choice.method == "oa"
     assert choice.reason == (
-        "state of about 32.0 MB fits the memory of one task (64.0 MB): little enough that nothing is put off"
+        "state of about 32.0 MB fits the memory of one task (64.0 MB): small enough to defer nothing"
     )
-    assert {other.why for other in choice.alternatives} == {"puts results off without need"}
+    assert {other.why for other in choice.alternatives} == {"defers results without need"}
 
 
 def test_a_small_multiple_of_the_memory_is_oa_joins_too():
     choice = plan(held(3.9))
     assert choice.method == "oa"
     assert choice.reason == (
-        "state of about 249.6 MB is 3.9 × the memory of one task (64.0 MB): little enough that nothing is put off"
+        "state of about 249.6 MB is 3.9 × the memory of one task (64.0 MB): small enough to defer nothing"
     )
 
 
@@ -86,7 +86,7 @@ def test_a_join_that_puts_off_goes_back_only_when_its_state_has_shrunk_well_belo
 def test_results_that_feed_an_operator_by_the_later_time_are_oa_joins_alone():
     choice = plan(feeds=True, time="latest", current="ewj")
     assert choice.method == "oa"
-    assert "whose bound a method that puts joins off holds back" in choice.reason
+    assert "a method that defers results would hold back its bound" in choice.reason
     assert [other.method for other in choice.alternatives] == ["ewj", "ah_ewj", "rpwj"]
     assert {other.why for other in choice.alternatives} == {
         "excluded: would hold back the bound of the operator that its results feed"
@@ -106,7 +106,7 @@ def test_the_cheapest_is_chosen_and_says_by_how_much():
     assert choice.method == "ewj"
     assert choice.reason == (
         "state of about 1.8 GB is 28 × the memory of one task (64.0 MB), and EWJ costs least: "
-        "0.45 s of work per second of stream against 0.81 s of OA-Join"
+        "0.45 s of work per second of stream against 0.81 s by OA-Join"
     )
     assert choice.cost == predict(HEAVY, MEMORY, 2.0)["ewj"]
     assert why(choice, "oa") == "costs 1.8 × as much"
@@ -118,7 +118,7 @@ def test_a_disk_fast_enough_leaves_oa_join_its_results_at_once():
     choice = plan(machine=Machine(page_cache=1e10))
     assert choice.method == "oa"
     assert choice.reason.endswith(
-        "but no method is 1.5 × cheaper than OA-Join, which puts nothing off, "
+        "but no method is 1.5 × cheaper than OA-Join, which defers nothing, "
         "and saves 0.1 s of work per second of stream"
     )
 
@@ -142,7 +142,7 @@ def test_a_few_saved_milliseconds_put_nothing_off(monkeypatch):
     priced(monkeypatch, oa=0.09, ewj=(0.01, 0.25))
     choice = plan()
     assert choice.method == "oa"
-    assert why(choice, "ewj") == "puts 75 % of the results off and saves 0.08 s"
+    assert why(choice, "ewj") == "defers 75 % of the results and saves 0.08 s"
     assert why(choice, "rpwj") == "costs 100 × as much, and falls behind"
 
 
@@ -160,7 +160,7 @@ def test_where_all_fall_behind_alike_oa_join_is_chosen(monkeypatch):
 
 def test_a_choice_that_falls_behind_says_so(monkeypatch):
     priced(monkeypatch, oa=3.0, ewj=2.0)
-    assert plan().reason.endswith("against 3.00 s of OA-Join, and even that falls behind")
+    assert plan().reason.endswith("against 3.00 s by OA-Join, and even that falls behind")
 
 
 def test_oa_join_may_simply_cost_least(monkeypatch):
@@ -174,7 +174,7 @@ def test_ties_go_to_the_method_that_puts_fewer_results_off(monkeypatch):
     priced(monkeypatch, oa=0.9, ewj=(0.300, 0.10), ah_ewj=(0.305, 0.20), rpwj=(0.30, 0.05))
     choice = plan()
     assert choice.method == "ah_ewj"
-    assert why(choice, "ewj") == "puts 90 % of the results off and saves 0.01 s"
+    assert why(choice, "ewj") == "defers 90 % of the results and saves 0.01 s"
     assert plan(preference=Preference(tie=0.0)).method == "ewj"
 
 
@@ -207,10 +207,10 @@ def test_going_on_says_what_was_not_enough(monkeypatch):
     choice = plan(current="oa")
     assert choice.reason == (
         "state of about 1.8 GB is 28 × the memory of one task (64.0 MB), OA-Join runs already, "
-        "and EWJ is not so much cheaper that a change pays"
+        "and EWJ is not cheaper by enough to switch"
     )
-    assert why(choice, "ewj") == "28 % cheaper, all things weighed: a change takes 30 %"
-    assert why(choice, "ah_ewj") == "17 % cheaper, all things weighed: a change takes 30 %"
+    assert why(choice, "ewj") == "28 % cheaper, all things considered, but a switch needs 30 %"
+    assert why(choice, "ah_ewj") == "17 % cheaper, all things considered, but a switch needs 30 %"
 
 
 def test_what_runs_and_is_best_is_chosen_for_what_it_is():
@@ -233,7 +233,7 @@ def test_a_change_takes_as_much_as_the_preference_says(monkeypatch):
 
 def test_before_anything_is_measured_oa_join_is_chosen_or_what_runs_goes_on():
     assert plan(load=None) == Choice(
-        "oa", "nothing is measured yet, and OA-Join puts nothing off and lets state outgrow the memory"
+        "oa", "nothing is measured yet; OA-Join defers nothing, and its state may outgrow the memory"
     )
     assert plan(load=None, current="rpwj") == Choice("rpwj", "RPWJ runs already, and nothing is measured yet")
     assert plan(load=None, current="rpwj", feeds=True, time="latest").method == "oa"

@@ -15,7 +15,7 @@ def test_method_reason_and_an_aligned_table():
         (Alternative("oa", Cost(12.5, 1_234_567.0, 0.0, 1.0), "costs 34 × as much, and falls behind"),),
     )
     assert explain_choice(choice) == (
-        "method ewj (EWJ: keeps recent and productive blocks in memory, and joins what is on disk many rows at a time)",
+        "method ewj (EWJ: keeps recent and productive blocks in memory, and joins with the blocks on disk in batches)",
         "because it costs least",
         "predicted  s per s  read/row  written/row  at once",
         "ewj          0.369    9.3 kB        100 B      1 %  chosen",

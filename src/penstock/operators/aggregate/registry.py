@@ -54,7 +54,7 @@ METHODS.add(
     Method(
         "paned",
         "Paned-WID",
-        "each row updates its pane, windows are put together from panes",
+        "each row updates its pane, and windows are assembled from panes",
         Paned(),
         _for_sliding(PanedAggregation),
         auto="may pick",
@@ -70,7 +70,7 @@ METHODS.add(
     Method(
         "wid",
         "WID",
-        "each row updates every one of its windows",
+        "each row updates all of its windows",
         ByWindow(),
         _for_sliding(WidAggregation),
         auto="may pick",
@@ -78,7 +78,7 @@ METHODS.add(
     Method(
         "adapt",
         "AdaptWID",
-        "each group by its rows while they are few, by its windows once they are many",
+        "keeps a group's rows while they are few, and its windows once they are many",
         AdaptWid(),
         _for_sliding(AdaptAggregation),
         auto="may pick",

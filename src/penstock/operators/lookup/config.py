@@ -183,9 +183,9 @@ class LookupJoin(ByMethod[Stages]):
         hits, misses, reads = (sum(counts.get(name, 0) for counts in epochs) for name in ("hits", "misses", "reads"))
         read = f"the table was read {reads:,} times; {waits}"
         if not hits + misses:
-            return [f"no cache was asked; {read}"]
+            return [f"no cache was used; {read}"]
         share = f"{100 * hits / (hits + misses):.1f} % of the rows"
-        return [f"cache: {epochs[-1].get('cached', 0):,} rows of the table answered for {share}; {read}"]
+        return [f"cache: {epochs[-1].get('cached', 0):,} rows of the table answered {share}; {read}"]
 
     def bounds(self, *ports: Time) -> Bounds:
         """What can still come out of a join in which no row waits."""

@@ -31,7 +31,7 @@ METHODS.add(
     Method(
         "broadcast",
         "broadcast",
-        "the whole table is in the memory of every task",
+        "holds the whole table in the memory of every task",
         Stages(Broadcast()),
         behind(WholeTableJoin),
         auto="may pick",
@@ -39,7 +39,7 @@ METHODS.add(
     Method(
         "inlj",
         "INLJ",
-        "keys are looked up, those of an epoch in one request",
+        "looks up the keys of an epoch in one request",
         Stages(Inlj()),
         behind(IndexJoin),
         auto="may pick",
@@ -47,7 +47,7 @@ METHODS.add(
     Method(
         "cinlj",
         "CINLJ",
-        "frequent keys are answered from a cache, the others are looked up",
+        "answers frequent keys from a cache and looks up the others",
         Stages(Inlj(), Front(share=0.5, policy="decay", threshold=1)),
         behind(IndexJoin),
         auto="may pick",
@@ -55,7 +55,7 @@ METHODS.add(
     Method(
         "hybridjoin",
         "HYBRIDJOIN",
-        "rows wait for the partition that has their key, and the oldest chooses which is read",
+        "rows wait for the partition that holds their key, and the oldest row decides which is read next",
         Stages(HybridJoin()),
         behind(OldestFirstJoin),
         auto="may pick",
@@ -63,7 +63,7 @@ METHODS.add(
     Method(
         "chybridjoin",
         "CHYBRIDJOIN",
-        "a cache answers frequent keys, the others wait for their partition",
+        "a cache answers frequent keys, and other rows wait for their partition",
         Stages(HybridJoin(), Front()),
         behind(OldestFirstJoin),
         auto="may pick",
@@ -71,7 +71,7 @@ METHODS.add(
     Method(
         "meshjoin",
         "MESHJOIN",
-        "the table is read round and round, and rows meet all of it",
+        "scans the table in a cycle, and rows stay until they have met all of it",
         Stages(MeshJoin()),
         behind(CyclicJoin),
         auto="may pick",
@@ -79,7 +79,7 @@ METHODS.add(
     Method(
         "cmeshjoin",
         "CMESHJOIN",
-        "a cache answers frequent keys, the others meet the table as it is read round and round",
+        "a cache answers frequent keys, and other rows meet the table as it is scanned in a cycle",
         Stages(MeshJoin(), Front()),
         behind(CyclicJoin),
         auto="may pick",
@@ -87,7 +87,7 @@ METHODS.add(
     Method(
         "partitioned",
         "the partitioned join",
-        "partitions that are asked for often stay in memory, rows wait for the others",
+        "keeps frequently used partitions in memory, and rows wait for the others",
         Stages(Partitioned()),
         behind(PartitionedJoin),
         auto="may pick",
@@ -95,7 +95,7 @@ METHODS.add(
     Method(
         "r-meshjoin",
         "R-MESHJOIN",
-        "as MESHJOIN, but rows come in once in several reads",
+        "like MESHJOIN, but lets rows in only every few reads",
         Stages(MeshJoin(loads_per_logical=4)),
         behind(CyclicJoin),
         auto="never picks",
@@ -103,7 +103,7 @@ METHODS.add(
     Method(
         "ssij",
         "SSIJ",
-        "rows gather, meet the blocks of the table in memory, and wait for others by how many need them",
+        "gathers rows, joins them with blocks in memory, and reads the other blocks by how many rows need them",
         Stages(Ssij()),
         behind(PhasedJoin),
         auto="never picks",
@@ -111,7 +111,7 @@ METHODS.add(
     Method(
         "partition-based",
         "the partition-based join",
-        "rows are tried against pages in memory, and wait for their partition until enough do",
+        "tries rows against pages in memory, and the rest wait for their partition until enough do",
         Stages(PartitionBased()),
         behind(WaitingAreasJoin),
         auto="never picks",

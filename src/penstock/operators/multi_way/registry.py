@@ -34,7 +34,7 @@ METHODS.add(
     Method(
         "amjoin",
         "AMJoin",
-        "as MJoin, and a table of bits tells which keys are in every stream, so that others probe nothing",
+        "like MJoin, with a bit table of the keys that are in every stream, so that other keys probe nothing",
         AMJoin(),
         AMJoinJoin,
         auto="never picks",

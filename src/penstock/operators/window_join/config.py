@@ -171,7 +171,7 @@ class WindowJoin(ByMethod[JoinMethod]):
         last = epochs[-1] if epochs else {}
         owed, expected, drifting = (last.get(name, 0) for name in ("owed", "expected", "drifting"))
         share = f"{100 * (1 - owed / max(1, expected)):.0f} %"
-        said = [f"about {share} of the {expected:,} pairs are out that its rows so far have"] if owed else []
+        said = [f"about {share} of the {expected:,} pairs of its rows so far are out"] if owed else []
         if drifting:
             shards = "1 shard" if drifting == 1 else f"{drifting} shards"
             said.append(f"the streams drift: in {shards}, rows stay in memory by their latest results only (sigma = 0)")

@@ -55,7 +55,7 @@ METHODS.add(
     Method(
         "oa",
         "OA-Join",
-        "matches rows as they arrive, in any order, and lets go of them as bounds pass",
+        "matches rows as they arrive, in any order, and purges them as bounds pass",
         Oa(),
         OAJoin,
         auto="may pick",
@@ -63,7 +63,7 @@ METHODS.add(
     Method(
         "ewj",
         "EWJ",
-        "keeps recent and productive blocks in memory, and joins what is on disk many rows at a time",
+        "keeps recent and productive blocks in memory, and joins with the blocks on disk in batches",
         Ewj(),
         _given_parameters(EWJoin),
         auto="may pick",
@@ -71,7 +71,7 @@ METHODS.add(
     Method(
         "ah_ewj",
         "AH-EWJ",
-        "as EWJ, by hash partitions, with memory that moves to the slower stream",
+        "like EWJ, with hash partitions and memory that shifts to the slower stream",
         AhEwj(),
         _given_parameters(AHEWJoin),
         auto="may pick",
@@ -79,7 +79,7 @@ METHODS.add(
     Method(
         "rpwj",
         "RPWJ",
-        "joins in memory as rows arrive, and all that is on disk once a slide",
+        "joins in memory as rows arrive, and with everything on disk once per slide",
         Rpwj(),
         _given_parameters(RPWJoin),
         auto="may pick",
@@ -87,7 +87,7 @@ METHODS.add(
     Method(
         "opob",
         "OPOB-Join",
-        "matches as OA-Join does, and holds results back until they can leave by the left row's time",
+        "matches like OA-Join, but holds results back until they can leave in order of the left row's time",
         Opob(),
         OPOBJoin,
         auto="never picks",
@@ -95,7 +95,7 @@ METHODS.add(
     Method(
         "opib",
         "OPIB-Join",
-        "holds left rows back and joins them by time, once all that they can meet is there",
+        "holds left rows back and joins them in order of time, once all their partners have arrived",
         Opib(),
         OPIBJoin,
         auto="never picks",
@@ -103,7 +103,7 @@ METHODS.add(
     Method(
         "global_order",
         "global-order join",
-        "lets go of rows by the times of arrivals, as if both streams were one in order",
+        "purges rows by the times of arrivals, as if both streams together were in order",
         GlobalOrder(),
         GlobalOrderJoin,
         auto="never picks",
@@ -111,26 +111,28 @@ METHODS.add(
     _progressive(
         "rrpj",
         "RRPJ",
-        "keeps those rows of a join without a window in memory that bring most results, and joins the rest when idle",
+        "keeps the most productive rows in memory and joins the rest when idle, for joins without a window",
         Rrpj(),
         auto="may pick",
     ),
     _progressive(
-        "amortized_rrpj", "amortised RRPJ", "as RRPJ, with older results fading at each flush", Rrpj(sigma=0.5)
+        "amortized_rrpj", "amortised RRPJ", "like RRPJ, with older results fading at each flush", Rrpj(sigma=0.5)
     ),
-    _progressive("rrpj_f", "RRPJ-F", "as RRPJ, with results counted row by row", Rrpj(by="row")),
+    _progressive("rrpj_f", "RRPJ-F", "like RRPJ, with results counted for each row", Rrpj(by="row")),
     _progressive(
         "jgradient",
         "JGradient",
-        "as RRPJ, by results alone, whatever a partition holds",
+        "like RRPJ, by the results of a partition, however many rows it has",
         Rrpj(sigma=1.0, per="nothing"),
     ),
-    _progressive("random", "random flushing", "lets any partition leave memory", Random()),
-    _progressive("xjoin", "XJoin", "lets the largest partition leave memory", XJoin()),
-    _progressive("hmj", "HMJ", "lets the largest pair of partitions leave memory, one of each stream", Hmj()),
-    _progressive("rpj", "RPJ", "lets leave what the other stream is least likely to ask for", Rpj()),
-    _progressive("nerpj", "neRPJ", "lets leave the cell whose opposite has fewest of the other stream's rows", NeRpj()),
-    _progressive("la", "LA", "as RPJ, with the last arrivals weighing more", La()),
-    _progressive("pmj", "PMJ", "gathers rows until memory is full, joins them, and lets all of them leave", Pmj()),
+    _progressive("random", "random flushing", "flushes a random partition", Random()),
+    _progressive("xjoin", "XJoin", "flushes the largest partition", XJoin()),
+    _progressive("hmj", "HMJ", "flushes the largest pair of partitions, one of each stream", Hmj()),
+    _progressive("rpj", "RPJ", "flushes the partition that the other stream is least likely to probe", Rpj()),
+    _progressive(
+        "nerpj", "neRPJ", "flushes the cell whose counterpart has the fewest rows of the other stream", NeRpj()
+    ),
+    _progressive("la", "LA", "like RPJ, with recent arrivals weighing more", La()),
+    _progressive("pmj", "PMJ", "gathers rows until memory is full, joins them, and flushes all of them", Pmj()),
     _progressive("shj", "SHJ", "keeps all rows in memory, and fails if they do not fit", Shj()),
 )

@@ -83,7 +83,7 @@ def choose_lookup(
     >>> [choose_lookup(load, STORES[store]).method for store in ("pages", "sql")]
     ['inlj', 'cinlj']
     >>> print(choose_lookup(load, STORES["pages"]).reason)
-    a look-up takes 0.3 µs, less than to ask a cache first
+    a lookup takes 0.3 µs, less than asking a cache first
     """
     taste, work = preference or LookupPreference(), labour or Labour()
     costs = predict_lookup(load, reads, work)
@@ -115,11 +115,11 @@ def _barred(load: LookupLoad) -> dict[str, str]:
     for method in COSTS:
         stages = METHODS[method].parameters
         if stages.defers and load.max_age is None:
-            barred[method] = "excluded: rows would wait over epochs, and no max_age= allows it"
+            barred[method] = "excluded: rows would wait across epochs, and no max_age= allows it"
         elif stages.back.reads == "partitions" and not load.clustered:
-            barred[method] = "excluded: the table does not say which partition has a key"
+            barred[method] = "excluded: the table does not record which partition holds a key"
         elif stages.back.reads == "round" and stages.front is not None and not (load.clustered or load.unique):
-            barred[method] = "excluded: a read may bring only some rows of a key"
+            barred[method] = "excluded: a read may return only some rows of a key"
     return barred
 
 
@@ -129,7 +129,7 @@ def _weighed(method: str, cost: LookupCost, taste: LookupPreference) -> float:
 
 
 def _kept(running: str, best: str) -> str:
-    return f"{METHODS[running].title} runs already, and {METHODS[best].title} is not so much faster that a change pays"
+    return f"{METHODS[running].title} runs already, and {METHODS[best].title} is not faster by enough to switch"
 
 
 def _why(
@@ -143,14 +143,12 @@ def _why(
     hits = f"{100 * cost.hit_share:.0f} % of the rows"
     if chosen == "broadcast":
         size, memory = show_bytes(load.table.nbytes), show_bytes(load.memory)
-        return (
-            f"the table of about {size} fits the memory of one task ({memory}), so that every look-up is one in memory"
-        )
+        return f"the table of about {size} fits the memory of one task ({memory}), so every lookup stays in memory"
     if chosen == "inlj":
         return _why_plain(load, reads, work, costs["cinlj"].hit_share)
     if chosen == "cinlj":
         plain = costs["inlj"].seconds / cost.seconds
-        return f"a look-up takes {_micro(reads.key)}, and a cache answers {hits}: {plain:.1f} × as fast as without"
+        return f"a lookup takes {_micro(reads.key)}, and a cache answers {hits}: {plain:.1f} × as fast as without"
     if chosen == "partitioned":
         together = "frequent keys lie together, and" if load.local else "rows may wait, and"
         return f"{together} partitions that stay in memory answer {hits}"
@@ -162,10 +160,10 @@ def _why(
 
 def _why_plain(load: LookupLoad, reads: ReadCosts, work: Labour, hits: float) -> str:
     if not load.indexed:
-        return "the table has no index, and is read once for all rows of an epoch"
+        return "the table has no index, so it is read once for all rows of an epoch"
     if reads.key < work.offer:
-        return f"a look-up takes {_micro(reads.key)}, less than to ask a cache first"
-    return f"keys are asked for so evenly that a cache would answer {100 * hits:.0f} % of the rows"
+        return f"a lookup takes {_micro(reads.key)}, less than asking a cache first"
+    return f"keys are so even that a cache would answer only {100 * hits:.0f} % of the rows"
 
 
 def _why_not(method: str, chosen: str, costs: dict[str, LookupCost], taste: LookupPreference) -> str:
@@ -173,8 +171,8 @@ def _why_not(method: str, chosen: str, costs: dict[str, LookupCost], taste: Look
     if ratio >= 1:
         return f"takes {ratio:.1f} × as long"
     if _waits(method) and not _waits(chosen):
-        return f"{100 * (1 - ratio):.0f} % faster, but lets rows wait: that takes {taste.prompt:g} ×"
-    return f"{100 * (1 - ratio):.0f} % faster: a change takes {100 * taste.stay:.0f} %"
+        return f"{100 * (1 - ratio):.0f} % faster, but lets rows wait, which must be {taste.prompt:g} × as fast"
+    return f"{100 * (1 - ratio):.0f} % faster, but a switch needs {100 * taste.stay:.0f} %"
 
 
 def _waits(method: str) -> bool:

@@ -20,7 +20,7 @@ def explain_lookup(choice: LookupChoice, keys: KeysAsked | None = None) -> tuple
 
     >>> for line in explain_lookup(LookupChoice("inlj", "nothing is measured yet")):
     ...     print(line)
-    method inlj (INLJ: keys are looked up, those of an epoch in one request)
+    method inlj (INLJ: looks up the keys of an epoch in one request)
     because nothing is measured yet
     """
     lines = [*METHODS.explained(choice.method, choice.reason)]
@@ -45,9 +45,9 @@ class KeysAsked:
     """How unevenly keys are asked for, and what a cache makes of it: the one the method has, or could have.
 
     >>> print(KeysAsked(0.97, cached=197_206, expected=0.718, measured=0.722))
-    keys as by Zipf 0.97: a cache of 197,206 rows would answer 72 % of them (72 % were)
+    keys follow Zipf 0.97: a cache of 197,206 rows would answer 72 % of them (measured: 72 %)
     >>> print(KeysAsked(0.0, cached=1000, expected=0.1, seen=False))
-    keys assumed to be asked for evenly, as nothing says otherwise: a cache of 1,000 rows would answer 10 % of them
+    keys assumed to be even until measured: a cache of 1,000 rows would answer 10 % of them
     """
 
     exponent: float
@@ -62,11 +62,11 @@ class KeysAsked:
     """Whether the exponent was found from what came; it is assumed before."""
 
     def __str__(self) -> str:
-        law = f"keys as by Zipf {self.exponent:.2f}"
+        law = f"keys follow Zipf {self.exponent:.2f}"
         if not self.seen:
-            how = f"as by Zipf {self.exponent:.2f}" if self.exponent else "evenly"
-            law = f"keys assumed to be asked for {how}, as nothing says otherwise"
-        were = "" if self.measured is None else f" ({100 * self.measured:.0f} % were)"
+            how = f"to follow Zipf {self.exponent:.2f}" if self.exponent else "to be even"
+            law = f"keys assumed {how} until measured"
+        were = "" if self.measured is None else f" (measured: {100 * self.measured:.0f} %)"
         return f"{law}: a cache of {self.cached:,} rows would answer {100 * self.expected:.0f} % of them{were}"
 
 
@@ -85,7 +85,7 @@ def keys_asked(
     >>> from penstock.planner.lookup.reads import STORES
     >>> load = LookupLoad(1e4, 100.0, TableSize(10**6, 120 * 10**6), memory=64_000_000, partitions=128, exponent=1.0)
     >>> print(keys_asked(load, STORES["pages"], "inlj"))
-    keys as by Zipf 1.00: a cache of 222,222 rows would answer 89 % of them
+    keys follow Zipf 1.00: a cache of 222,222 rows would answer 89 % of them
     """
     stages = METHODS[method].parameters
     cached = _CACHED[stages.back.reads]

@@ -132,7 +132,7 @@ def _repeated(join: JoinOutlook) -> Iterator[str]:
             if found > _rows(join.seen, other):
                 yield (
                     f"key={{{rel!r}: {list(join.keys[rel])!r}}} does not hold: {_rows(join.seen, other):,} rows of "
-                    f"{other} met {found:,} of {rel}. All of them are results; only predictions go by keys"
+                    f"{other} met {found:,} of {rel}. All of them are results; keys only serve predictions"
                 )
 
 
@@ -143,12 +143,12 @@ def _cheaper(join: JoinOutlook) -> list[str]:
         return []
     found = cheaper_plan(join.plan, join.measured, join.carried)
     if found is None:
-        return ["by what was measured, no other plan would be clearly cheaper"]
+        return ["by these measurements, no other plan would be clearly cheaper"]
     plan, now, then = found
     return [
-        f"by what was measured, plan {plan} would be {saved(now, then):.0%} cheaper: it would have sent {then}; "
-        f"this one {now}. The state of one plan is of no use to another: to take it, write plan={str(plan)!r} and "
-        f"start with a new checkpoint folder"
+        f"by these measurements, plan {plan} would be {saved(now, then):.0%} cheaper: it would have sent {then}; "
+        f"this one sent {now}. Plans cannot share state: to use it, write plan={str(plan)!r} and start with a new "
+        f"checkpoint folder"
     ]
 
 

@@ -64,7 +64,7 @@ def first_plan(
         return _by_keys(given, unknown[0], keys)
     found = cheaper_plan(given, assumed_load(predicates, known, keys), carried)
     if found is None:
-        return Planned(given, "in the order in which streams are given: no other is predicted to be clearly cheaper")
+        return Planned(given, "in the order given: no other is predicted to be clearly cheaper")
     plan, now, then = found
     return Planned(plan, f"predicted to send {then}; {given} would send {now}")
 
@@ -74,11 +74,11 @@ def _by_keys(given: Plan, unknown: str, keys: Keys) -> Planned:
     load = assumed_load(given.predicates, dict.fromkeys(given.rels, _ALIKE), keys)
     found = cheaper_plan(given, load, given.rels)
     if found is None:
-        why = f"it is not known how large {unknown} is, so streams are joined in the order in which they are given"
+        why = f"the size of {unknown} is unknown, so streams are joined in the order given"
         return Planned(given, why)
     plan, now, then = found
     less = f"{saved(now, then):.0%} cheaper than {given}"
-    return Planned(plan, f"by keys alone, which make it {less}, as it is not known how large {unknown} is")
+    return Planned(plan, f"by keys alone, which make it {less}: the size of {unknown} is unknown")
 
 
 def cheaper_plan(plan: Plan, load: JoinLoad, carried: Collection[str]) -> tuple[Plan, EdgeLoad, EdgeLoad] | None:

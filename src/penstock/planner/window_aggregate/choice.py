@@ -109,7 +109,7 @@ def plan_window_aggregate(
         return wanted
     return case.choice(
         current,
-        f"{wanted.method} cannot go on with the windows that {current} has open: it takes over once there are none",
+        f"{wanted.method} cannot continue the windows that {current} has open: it takes over once they are closed",
     )
 
 
@@ -117,7 +117,7 @@ def _unmeasured(slides: Slides, current: str | None) -> AggregateChoice:
     if current not in (None, "paned"):
         return AggregateChoice(current, f"{current} runs already, and nothing is measured yet")
     if slides.range <= slides.slide:
-        return AggregateChoice("paned", "windows do not overlap: a window is a pane, and nothing is cheaper than that")
+        return AggregateChoice("paned", "windows do not overlap: a window is one pane, and nothing is cheaper")
     overlap = slides.range / slides.slide
     return AggregateChoice("paned", f"a row is in {overlap:g} windows, but in one pane; nothing is measured yet")
 
@@ -180,11 +180,11 @@ class _Case:
 
     def _why(self, method: str) -> str:
         rows, overlap = self.load.rows / self.load.partials, self.slides.range / self.slides.slide
-        seen = f"a pane has {rows:,.1f} rows of each group it has, a row is in {overlap:g} windows"
+        seen = f"a pane has {rows:,.1f} rows per group, a row is in {overlap:g} windows"
         cheaper = [other for other in self._able if self._seconds(other) < self._seconds(method)]
         if cheaper:
             cheapest = min(cheaper, key=self._seconds)
-            return f"{seen}, {method} runs already, and {cheapest} is not so much cheaper that a change pays"
+            return f"{seen}, {method} runs already, and {cheapest} is not cheaper by enough to switch"
         return f"{seen}, and {method} costs least: {1e3 * self._seconds(method):.1f} ms per window"
 
     def _why_not(self, method: str, chosen: str) -> str:
@@ -196,7 +196,7 @@ class _Case:
             return f"costs {costs} as much and holds {_times(theirs.state, ours.state)}, if it fits the memory"
         if theirs.seconds < ours.seconds:
             less = f"{100 * (1 - theirs.seconds / ours.seconds):.0f} % cheaper"
-            return less if chosen == "adapt" else f"{less}: a change takes {100 * self._gain(method, chosen):.0f} %"
+            return less if chosen == "adapt" else f"{less}, but a switch needs {100 * self._gain(method, chosen):.0f} %"
         return f"costs {_times(theirs.seconds, ours.seconds)} as much"
 
 

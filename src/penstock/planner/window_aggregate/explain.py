@@ -17,7 +17,7 @@ def explain_aggregate(config: WindowAggregate, choice: AggregateChoice | None) -
     >>> config = WindowAggregate(sliding(60, 1), ("k",), (("n", Count()),), method="wid")
     >>> for line in explain_aggregate(config, None):
     ...     print(line)
-    method wid (WID: each row updates every one of its windows)
+    method wid (WID: each row updates all of its windows)
     because method='wid' was asked for
     """
     if not isinstance(config.window, Sliding | TupleWindow):
@@ -39,7 +39,7 @@ def explain_aggregate(config: WindowAggregate, choice: AggregateChoice | None) -
 
 def _without_a_choice(config: WindowAggregate) -> str:
     if config.emit != "final":
-        return "windows come out before they are complete, which only panes do"
+        return "windows are sent before they are complete, which only panes support"
     if not is_planned(config):
-        return "windows count arrivals, whose numbers say nothing of time"
-    return "nothing has run yet: the method is chosen anew before each epoch"
+        return "windows count arrivals, and their numbers say nothing about time"
+    return "nothing has run yet: the method is chosen again before each epoch"

@@ -13,9 +13,9 @@ from penstock.planner.window_join.choice import DEFAULT, Alternative, Choice, Pr
 from penstock.planner.window_join.costs import COSTS
 from penstock.planner.window_join.load import Load
 
-_UNKNOWN = "nothing is measured yet, and OA-Join puts nothing off and lets state outgrow the memory"
+_UNKNOWN = "nothing is measured yet; OA-Join defers nothing, and its state may outgrow the memory"
 _FORCED = (
-    "its results feed another operator by the later of their times, whose bound a method that puts joins off holds back"
+    "its results feed another operator by their later time, and a method that defers results would hold back its bound"
 )
 
 
@@ -55,16 +55,16 @@ def plan_always(
     soon = f"{100 * rrpj.at_once:.0f} % of the results"
     if oa.seconds <= limit or preference.prompt * rrpj.seconds >= oa.seconds:
         why = (
-            f"every page is cheap to probe where it is mapped: OA-Join takes {oa.seconds:.2f} s of work per second of "
-            f"stream and puts nothing off"
+            f"mapped pages are cheap to probe: OA-Join takes {oa.seconds:.2f} s of work per second of stream and "
+            f"defers nothing"
             if oa.keeps_up
             else f"OA-Join falls behind, but RRPJ would not be {preference.prompt:g} × cheaper"
         )
-        not_taken = f"would give {soon} at once, the others when the streams are silent or over"
+        not_taken = f"would give {soon} at once, the rest when the streams are silent or ended"
         return Choice("oa", why, oa, (Alternative("rrpj", rrpj, not_taken),))
     why = (
-        f"to probe all pages would take OA-Join {oa.seconds:.2f} s of work per second of stream; RRPJ gives {soon} at "
-        f"once by what is in memory, in {rrpj.seconds:.2f} s, and the others when the streams are silent or over"
+        f"probing all pages would take OA-Join {oa.seconds:.2f} s of work per second of stream; RRPJ gives {soon} at "
+        f"once from memory, in {rrpj.seconds:.2f} s, and the rest when the streams are silent or ended"
     )
     return Choice(
         "rrpj", why, rrpj, (Alternative("oa", oa, "falls behind" if not oa.keeps_up else "nearly falls behind"),)

@@ -16,9 +16,9 @@ from penstock.planner.machine import SERVER, Machine
 from penstock.planner.window_join.costs import COSTS, Cost
 from penstock.planner.window_join.load import Load
 
-_UNKNOWN = "nothing is measured yet, and OA-Join puts nothing off and lets state outgrow the memory"
+_UNKNOWN = "nothing is measured yet; OA-Join defers nothing, and its state may outgrow the memory"
 _FORCED = (
-    "its results feed another operator by the later of their times, whose bound a method that puts joins off holds back"
+    "its results feed another operator by their later time, and a method that defers results would hold back its bound"
 )
 _HOLDS_BACK = "excluded: would hold back the bound of the operator that its results feed"
 
@@ -164,8 +164,8 @@ class _Case:
         return self.state <= stays * self.preference.small * self.memory
 
     def kept_small(self) -> Choice:
-        reason = f"{self._state()}: little enough that nothing is put off"
-        return self.choice("oa", reason, dict.fromkeys(self.others("oa"), "puts results off without need"))
+        reason = f"{self._state()}: small enough to defer nothing"
+        return self.choice("oa", reason, dict.fromkeys(self.others("oa"), "defers results without need"))
 
     def cheapest(self) -> Choice:
         best, running = self._best(), self.running
@@ -174,7 +174,7 @@ class _Case:
         titles = METHODS[running].title, METHODS[best].title
         return self._take(
             running,
-            f"{self._state()}, {titles[0]} runs already, and {titles[1]} is not so much cheaper that a change pays",
+            f"{self._state()}, {titles[0]} runs already, and {titles[1]} is not cheaper by enough to switch",
         )
 
     def _pays(self, best: str, running: str) -> bool:
@@ -207,11 +207,11 @@ class _Case:
         tail = "" if ours.keeps_up else ", and even that falls behind"
         if best == "oa" and ours.seconds > min(cost.seconds for cost in self.costs.values()):
             return (
-                f"{self._state()}, but no method is {self.preference.prompt:g} × cheaper than OA-Join, which puts "
-                f"nothing off, and saves {self.preference.worth:g} s of work per second of stream{tail}"
+                f"{self._state()}, but no method is {self.preference.prompt:g} × cheaper than OA-Join, which defers "
+                f"nothing, and saves {self.preference.worth:g} s of work per second of stream{tail}"
             )
         work = f"{ours.seconds:.2f} s of work per second of stream"
-        rival = f" against {self.costs['oa'].seconds:.2f} s of OA-Join" if best != "oa" else ""
+        rival = f" against {self.costs['oa'].seconds:.2f} s by OA-Join" if best != "oa" else ""
         return f"{self._state()}, and {METHODS[best].title} costs least: {work}{rival}{tail}"
 
     def _why_not(self, method: str, chosen: str) -> str:
@@ -219,12 +219,14 @@ class _Case:
         behind = "" if theirs.keeps_up else ", and falls behind"
         if self._weighed(method) < (1 - self.preference.tie) * self._weighed(chosen):
             less = 1 - self._weighed(method) / self._weighed(chosen)
-            return f"{_percent(less)} cheaper, all things weighed: a change takes {_percent(self.preference.stay)}"
+            return (
+                f"{_percent(less)} cheaper, all things considered, but a switch needs {_percent(self.preference.stay)}"
+            )
         if theirs.seconds > (1 + self.preference.tie) * ours.seconds:
             return f"costs {_times(theirs.seconds, ours.seconds)} as much{behind}"
         if theirs.at_once < ours.at_once:
             saved = max(0.0, ours.seconds - theirs.seconds)
-            return f"puts {_percent(1 - theirs.at_once)} of the results off and saves {saved:.2f} s{behind}"
+            return f"defers {_percent(1 - theirs.at_once)} of the results and saves {saved:.2f} s{behind}"
         return f"costs as much{behind}"
 
     def _state(self) -> str:

@@ -16,7 +16,7 @@ def explain_choice(choice: Choice) -> tuple[str, ...]:
 
     >>> for line in explain_choice(Choice("oa", "nothing is measured yet")):
     ...     print(line)
-    method oa (OA-Join: matches rows as they arrive, in any order, and lets go of them as bounds pass)
+    method oa (OA-Join: matches rows as they arrive, in any order, and purges them as bounds pass)
     because nothing is measured yet
     """
     head = METHODS.explained(choice.method, choice.reason)

@@ -51,7 +51,7 @@ class Pilot:
     def decide(self) -> Choice:
         """How to run the next epoch."""
         if self._config.matching is not None and not isinstance(self._config.within, Always):
-            self.choice = Choice("oa", "other methods go by equal keys")
+            self.choice = Choice("oa", "other methods need equal keys")
             return self.choice
         load = self._measured.load
         plan = plan_always if isinstance(self._config.within, Always) else plan_window_join

@@ -84,7 +84,7 @@ def test_explain_and_progress_say_so_in_words():
     streams[0].join(streams[1], on="k", method=Rrpj(memory=600, row=1), name="ever").to_memory()
     query = flow.run(end=False)
     share = f"about {100 * query.progress().shares_out['ever']:.0f} %"
-    assert f"ever: {share} of the results are out that its rows so far have" in str(query.progress())
+    assert f"ever: {share} of the results of its rows so far are out" in str(query.progress())
     assert f"{share} of the" in str(query.explain())
 
 
