@@ -9,6 +9,42 @@ import pyarrow as pa
 
 from penstock.core.rows import Indices
 
+_UNEVEN = 4
+"""The part of a limit by which a piece may exceed it before it is cut again."""
+
+
+def even_pieces(rows: pa.RecordBatch, limit: int, work: int = 0, copies: int = 1) -> Iterator[pa.RecordBatch]:
+    """`rows` in pieces of about `limit` bytes, none empty: `copies` of each row, and `work` bytes more for it.
+
+    Pieces have equally many rows unless some rows are much wider than others. A single row may exceed the limit.
+
+    >>> [piece.num_rows for piece in even_pieces(pa.record_batch({"n": pa.array(range(10))}), 100, work=12)]
+    [5, 5]
+    >>> rows = pa.record_batch({"text": ["a", "b", "c" * 50, "d" * 50]})
+    >>> [piece.num_rows for piece in even_pieces(rows, 80, work=12)]
+    [2, 1, 1]
+    """
+    if not rows.num_rows:
+        return
+    limit = max(1, limit)
+    count = max(1, -(-(copies * rows.nbytes + work * rows.num_rows) // limit))
+    size = -(-rows.num_rows // count)
+    for start in range(0, rows.num_rows, size):
+        yield from _halved(rows.slice(start, size), limit + limit // _UNEVEN, work, copies)
+
+
+def _halved(rows: pa.RecordBatch, limit: int, work: int, copies: int) -> Iterator[pa.RecordBatch]:
+    """Rows, cut in halves until each part is within a limit, or cannot be made smaller."""
+    if rows.num_rows > 1 and copies * rows.nbytes + work * rows.num_rows > limit:
+        half = rows.num_rows // 2
+        parts = rows.slice(0, half), rows.slice(half)
+        # Texts that are encoded are shared by all rows.
+        if 2 * sum(part.nbytes for part in parts) <= 3 * rows.nbytes:
+            for part in parts:
+                yield from _halved(part, limit, work, copies)
+            return
+    yield rows
+
 
 def row_widths(rows: pa.RecordBatch, which: Indices) -> Indices:
     """The bytes of each chosen row: exact for numbers, strings and binaries, the column's average for others.

@@ -13,6 +13,7 @@ from penstock.core.budget import Budget
 from penstock.core.operator import Arrivals as Order
 from penstock.core.rows import times_of, with_times
 from penstock.core.time import TIME_MAX, Time
+from penstock.kernels.width import even_pieces
 from penstock.spark.blobs import opened
 from penstock.spark.spool import SortedSpool
 from penstock.spark.work import Work, taken
@@ -157,7 +158,6 @@ def _cut(port: int, held: list[pa.RecordBatch], budget: Budget, work: Work) -> P
     """Batches as one, in pieces; the list is empty afterwards."""
     with budget.hold(sum(batch.nbytes for batch in held) if len(held) > 1 else 0, "gathering rows in flight"):
         batch = taken(held)
-    count = -(-batch.num_rows // max(1, batch.nbytes // work.piece)) or 1
-    for piece in (batch.slice(start, count) for start in range(0, batch.num_rows, count)):
+    for piece in even_pieces(batch, work.piece):
         with budget.hold(piece.nbytes, "rows in flight"):
             yield port, piece

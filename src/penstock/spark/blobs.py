@@ -18,6 +18,7 @@ from penstock.core.files import Files
 from penstock.core.rows import TIME
 from penstock.core.time import as_times
 from penstock.kernels.route import by_shard
+from penstock.kernels.width import even_pieces
 from penstock.runtime.entering import Entry
 from penstock.runtime.lateness import Judge
 from penstock.runtime.steps import Step, in_pieces, through
@@ -174,9 +175,8 @@ class RouteTask:
 def cut_by_shard(rows: pa.RecordBatch, port: int, shards: int, share: int) -> Iterator[pa.RecordBatch]:
     """Rows in the columns of a port as blobs, cut by shard."""
     for shard, part in enumerate(by_shard(rows, shards)):
-        most = max(1, part.num_rows * (share // _BLOB) // max(1, part.nbytes))
-        for start in range(0, part.num_rows, most):
-            yield _blob(shard, port, part.slice(start, most))
+        for piece in even_pieces(part, share // _BLOB):
+            yield _blob(shard, port, piece)
 
 
 def opened(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from penstock.core.budget import Budget
 from penstock.core.rows import Hashes, Indices, hashes_of, times_of
 from penstock.kernels.sort import page_order
+from penstock.kernels.width import even_pieces
 from penstock.storage.files import FilePages
 
 _SORTING = 24
@@ -43,10 +44,8 @@ class SortedSpool:
 
     def add(self, port: int, rows: pa.RecordBatch) -> None:
         """Keep some rows, as many at a time as there is room to sort; the caller answers for them until then."""
-        each = rows.nbytes // max(1, rows.num_rows) + 1 + _SORTING
-        step = max(1, self._budget.room // _SLACK // each)
-        for start in range(0, rows.num_rows, step):
-            self._add(port, rows.slice(start, step))
+        for piece in even_pieces(rows, self._budget.room // _SLACK, _SORTING):
+            self._add(port, piece)
 
     def _add(self, port: int, rows: pa.RecordBatch) -> None:
         with self._budget.hold(rows.nbytes + _SORTING * rows.num_rows, "sorting arrivals"):

@@ -121,7 +121,7 @@ class AdaptAggregation(Aggregation):
             return iter(())
         self._seen = max(self._seen, int(times_of(rows).max()))
         start, turned = 0, False
-        for part in slices(rows, max(1, self._budget.room // 2)):
+        for part in slices(rows, max(1, self._budget.room // 4)):
             with self._budget.hold(cost(part), "arrivals by group"):
                 turned |= self._count(part, last[start : start + part.num_rows])
             start += part.num_rows

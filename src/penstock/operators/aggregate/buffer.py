@@ -12,6 +12,7 @@ from penstock.core.pages import Page, PageStore, write_page
 from penstock.core.rows import concat, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.kernels.sort import page_order
+from penstock.kernels.width import even_pieces
 from penstock.operators.aggregate.partials import Source, by_number, fits, pieces, slices
 
 _SORTING = 64
@@ -35,10 +36,10 @@ class Buffer:
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Keep rows."""
-        if rows.num_rows:
-            with self.budget.hold(rows.nbytes + _SORTING * rows.num_rows, "rows that wait"):
-                order = page_order(hashes_of(rows), times_of(rows))
-                self.pages.append(write_page(self.store, self.kind, rows.take(pa.array(order))))
+        for piece in even_pieces(rows, self.budget.room // 2, _SORTING):
+            with self.budget.hold(piece.nbytes + _SORTING * piece.num_rows, "rows that wait"):
+                order = page_order(hashes_of(piece), times_of(piece))
+                self.pages.append(write_page(self.store, self.kind, piece.take(pa.array(order))))
 
     def between(self, low: Time, high: Time) -> Iterator[pa.RecordBatch]:
         """Rows from `low` until before `high`, each batch in order of hash and time; those of one hash come by time."""

@@ -15,6 +15,7 @@ from penstock.core.windows import Wids
 from penstock.kernels.segments import numbers_of
 from penstock.operators.aggregate.config import WindowAggregate
 from penstock.operators.aggregate.lanes import Apart, Lane
+from penstock.operators.pieces import pieces
 
 _LIFTING = 128
 """Bytes that sorting and lifting one row takes besides its own: codes, order, segments and their scratch."""
@@ -61,13 +62,7 @@ class Entry:
 
     def _pieces(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Rows in pieces whose sorting and lifting take at most half of the room."""
-        if not rows.num_rows:
-            return
-        each = 2 * (rows.nbytes / rows.num_rows + _LIFTING)
-        count = max(1, -(-int(rows.num_rows * each) // max(1, self._budget.room // 2)))
-        size = -(-rows.num_rows // count)
-        for start in range(0, rows.num_rows, size):
-            yield rows.slice(start, size)
+        return pieces(rows, self._budget, 2 * _LIFTING, copies=2)
 
 
 def inside(rows: pa.RecordBatch, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pa.RecordBatch:

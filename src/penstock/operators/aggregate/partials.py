@@ -21,6 +21,7 @@ from penstock.core.rows import concat, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN
 from penstock.core.windows import Wid, Wids
 from penstock.kernels.segments import Mask
+from penstock.kernels.width import even_pieces, row_widths
 from penstock.operators.aggregate.lanes import Lane
 
 _FOLDING = 96
@@ -184,11 +185,19 @@ Renumber = Callable[[pa.RecordBatch], pa.RecordBatch]
 def pieces(sources: Sequence[Source], budget: Budget, growth: int = 1, within: Piece | None = None) -> Iterator[Piece]:
     """Ranges of hashes whose partials, each growing to `growth`, can be folded within half of the room.
 
-    What has one hash is not cut: such a piece may be too much at once, see `fits`.
+    What sources have of a page is estimated: a piece may be too much at once, see `fits`, and `whole_pieces` for those
+    that are not. What has one hash is not cut.
     """
-    pages = [(source, page) for source in sources for page in source.pages()]
+    pages = [(source, page, _share(source, page)) for source in sources for page in source.pages()]
     if pages:
         yield from _cut(pages, within or Piece(*_HASHES), max(1, budget.room // 2), growth)
+
+
+def whole_pieces(sources: Sequence[Source], budget: Budget, growth: int, within: Piece) -> Iterator[Piece]:
+    """The same, as if sources had the whole of their pages: only what has one hash may be too much at once."""
+    pages = [(source, page, 1.0) for source in sources for page in source.pages()]
+    if pages:
+        yield from _cut(pages, within, max(1, budget.room // 2), growth)
 
 
 def fits(sources: Sequence[Source], piece: Piece, budget: Budget, growth: int = 1) -> bool:
@@ -283,10 +292,7 @@ def with_arrivals(cut: Iterator[Piece], rows: pa.RecordBatch | None) -> Iterator
 
 def slices(rows: pa.RecordBatch, limit: int, growth: int = 1) -> Iterator[pa.RecordBatch]:
     """Rows, so many at a time as can be folded within a limit, but at least one."""
-    count = -(-_cost(rows, growth) // limit)
-    size = max(1, rows.num_rows // count)
-    for start in range(0, rows.num_rows, size):
-        yield rows.slice(start, size)
+    return even_pieces(rows, limit, growth * _FOLDING, growth * _COPIES)
 
 
 def cost(rows: pa.RecordBatch) -> int:
@@ -298,9 +304,9 @@ def _cost(rows: pa.RecordBatch, growth: int) -> int:
     return growth * (_COPIES * int(rows.nbytes) + _FOLDING * int(rows.num_rows))
 
 
-def _cut(pages: list[tuple[Source, Page]], piece: Piece, limit: int, growth: int) -> Iterator[Piece]:
-    """Halve a range of hashes until what it holds fits or has one hash."""
-    parts = [(_share(source, page), part) for source, page in pages if (part := _part(source, page, piece)) is not None]
+def _cut(pages: list[tuple[Source, Page, float]], piece: Piece, limit: int, growth: int) -> Iterator[Piece]:
+    """Halve a range of hashes until what it holds, a share of each page, fits or has one hash."""
+    parts = [(share, part) for source, page, share in pages if (part := _part(source, page, piece)) is not None]
     if not parts:
         return
     first, last = min(part.hashes.first for _, part in parts), max(part.hashes.last for _, part in parts)
@@ -309,7 +315,7 @@ def _cut(pages: list[tuple[Source, Page]], piece: Piece, limit: int, growth: int
         return
     middle = (first + last) // 2
     for half in (Piece(piece.first, middle), Piece(middle + 1, piece.last)):
-        yield from _cut([(s, page) for s, page in pages if _overlaps(page, half)], half, limit, growth)
+        yield from _cut([each for each in pages if _overlaps(each[1], half)], half, limit, growth)
 
 
 class _Part(NamedTuple):
@@ -330,14 +336,16 @@ def _part(source: Source, page: Page, piece: Piece) -> _Part | None:
     """A page's part of a piece, if it has one."""
     if not _overlaps(page, piece):
         return None
-    each = _COPIES * page.nbytes / page.rows + _FOLDING
     if piece.first <= page.min_hash and page.max_hash <= piece.last:
+        each = _COPIES * page.nbytes / page.rows + _FOLDING
         return _Part(0, page.rows, Piece(page.min_hash, page.max_hash), each)
     rows = read_page(source.table.store, page)
     begin, end = _between(rows, piece)
     if begin == end:
         return None
-    return _Part(begin, end, Piece(int(hashes_of(rows)[begin]), int(hashes_of(rows)[end - 1])), each)
+    some = rows.slice(begin, end - begin)
+    hashes = hashes_of(some)
+    return _Part(begin, end, Piece(int(hashes[0]), int(hashes[-1])), _cost(some, 1) / some.num_rows)
 
 
 def _share(source: Source, page: Page) -> float:
@@ -365,10 +373,12 @@ def _held(sources: Sequence[Source], piece: Piece) -> _Held:
             if source.has_all(page):
                 size, low, high = size + part.size, min(low, page.min_time), max(high, page.max_time)
                 continue
-            numbers = times_of(read_page(source.table.store, page).slice(part.begin, part.end - part.begin))
-            numbers = numbers[source.has(page, numbers)]
+            rows = read_page(source.table.store, page).slice(part.begin, part.end - part.begin)
+            numbers = times_of(rows)
+            which = np.flatnonzero(source.has(page, numbers))
+            numbers = numbers[which]
             if numbers.size:
-                size += numbers.size * part.each
+                size += _COPIES * int(row_widths(rows, which).sum()) + _FOLDING * numbers.size
                 low, high = min(low, int(numbers.min())), max(high, int(numbers.max()))
     return _Held(size, low, high)
 

@@ -19,7 +19,7 @@ from penstock.kernels.segments import Mask, numbers_of
 from penstock.operators.aggregate.config import WindowAggregate, is_holistic
 from penstock.operators.aggregate.functions import TooLargeError, where_of
 from penstock.operators.aggregate.lanes import Lane, Part, partial_columns
-from penstock.operators.aggregate.partials import Piece, Renumber, Source, fits, folded, pieces
+from penstock.operators.aggregate.partials import Piece, Renumber, Source, fits, folded, pieces, whole_pieces
 
 _LARGEST_CHUNK = 1 << 16
 """Rows in one chunk of output at most."""
@@ -74,13 +74,19 @@ class Results:
             yield from self._piece(piece, first, after, reading, read, ends)
 
     def _piece(self, piece: Piece, first: Wid, after: Wid, reading: Read, read: Reading, ends: Ends) -> Iterator[Out]:
-        if after - first > 1 and not fits(reading.all, piece, self._budget, reading.growth):
+        if fits(reading.all, piece, self._budget, reading.growth):
+            yield from self._folded(piece, reading, ends)
+        elif after - first > 1:
             middle = (first + after) // 2
             for low, high in ((first, middle), (middle, after)):
                 half = read(low, high)
                 for part in pieces(half.all, self._budget, reading.growth, piece):
                     yield from self._piece(part, low, high, half, read, ends)
-            return
+        else:
+            for part in whole_pieces(reading.all, self._budget, reading.growth, piece):
+                yield from self._folded(part, reading, ends)
+
+    def _folded(self, piece: Piece, reading: Read, ends: Ends) -> Iterator[Out]:
         tables = [
             folded(mine, piece, self._budget, renumber, reading.growth)
             for mine, renumber in zip(reading.sources, reading.renumber, strict=True)

@@ -26,6 +26,7 @@ from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
 from penstock.core.windows import PartitionedWindow, Slides, Wid, Wids
 from penstock.kernels.segments import numbers_of, segment_of
 from penstock.kernels.sort import stable_order
+from penstock.kernels.width import even_pieces
 from penstock.operators.aggregate.aggregation import Aggregation, Given
 from penstock.operators.aggregate.buffer import Buffer
 from penstock.operators.aggregate.config import Panes
@@ -161,9 +162,7 @@ class PartitionedAggregation(Aggregation):
         return State(tuple(page for table in tables for page in table.pages))
 
     def _ranked(self, rows: pa.RecordBatch) -> Iterator[Out]:
-        size = max(1, int(self._budget.room // 8 / (rows.nbytes / max(1, rows.num_rows) + 256)))
-        for start in range(0, rows.num_rows, size):
-            part = rows.slice(start, size)
+        for part in even_pieces(rows, self._budget.room // 8, work=256):
             order = stable_order(hashes_of(part))
             with self._budget.hold(part.nbytes, "ranking rows"):
                 yield from self._process(part.take(pa.array(order)))

@@ -25,7 +25,7 @@ from penstock.core.rows import HASH, TIME, RowType, concat, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.kernels.hashing import can_hash, hash_keys
 from penstock.kernels.sort import order_by
-from penstock.operators.pieces import pieces
+from penstock.kernels.width import even_pieces
 from penstock.operators.progress.held import ALL_HASHES, Held
 
 _COUNTER = 1
@@ -108,8 +108,8 @@ class Taking:
         """Rows wait for the end of the epoch, unless there are enough earlier ones."""
         if rows.num_rows and self._left:
             self._hash = int(hashes_of(rows)[0])
-            copied = rows.nbytes // rows.num_rows
-            for piece in pieces(rows, self._budget, _RANKING + copied):
+            reserved = self._budget.limit // _PART - self._charged
+            for piece in even_pieces(rows, (self._budget.room - reserved) // 2, _RANKING, copies=2):
                 self._gather(piece)
         return iter(())
 

@@ -29,6 +29,7 @@ from penstock.core.rows import Indices, RowType, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.core.within import LEFT, RIGHT, horizon
 from penstock.kernels.sort import stable_order
+from penstock.kernels.width import even_pieces
 from penstock.operators.window_join.blocks import Block
 from penstock.operators.window_join.config import WindowJoin
 from penstock.operators.window_join.debts import Collector, fresh_births, oldest_birth, span_of
@@ -206,7 +207,7 @@ class DeferringJoin(abc.ABC):
         size = max(1, int(min(max(self.page, self.memory / 16) / each, room)))
         order = stable_order(times_of(rows))
         for start in range(0, rows.num_rows, size):
-            yield rows.take(pa.array(order[start : start + size]))
+            yield from even_pieces(rows.take(pa.array(order[start : start + size])), self._budget.room // 4, _MATCHING)
 
     def _entering(self, port: int, rows: pa.RecordBatch) -> Slab:
         return unborn(rows, np.zeros(rows.num_rows, np.bool_) if self._pairing.keeps[port] else None)

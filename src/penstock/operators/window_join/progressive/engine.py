@@ -26,6 +26,7 @@ from penstock.core.rows import Indices, RowType, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.core.within import LEFT, RIGHT
 from penstock.kernels.sort import page_order
+from penstock.kernels.width import even_pieces
 from penstock.operators.window_join.config import LEFT_ONLY, WindowJoin
 from penstock.operators.window_join.match_pairing import pairing_of
 from penstock.operators.window_join.pairing import Admit, Mask
@@ -188,8 +189,8 @@ class ProgressiveJoin:
         parts = _LARGE_PIECE if self._crosses else _PIECE
         size = max(1, int(min(self._memory / parts / each, room)))
         for start in range(0, rows.num_rows, size):
-            piece = rows.slice(start, size)
-            yield piece.take(pa.array(page_order(hashes_of(piece), times_of(piece))))
+            for piece in even_pieces(rows.slice(start, size), self._budget.room // 4, _MATCHING):
+                yield piece.take(pa.array(page_order(hashes_of(piece), times_of(piece))))
 
     def _enter(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
         """Probe, make room, insert: in this order, as what leaves has to be met first."""
