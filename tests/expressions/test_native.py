@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from operator import eq, ge, gt, le, lt, ne
+
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from penstock.core.errors import FlowError
@@ -57,3 +60,71 @@ def test_numbers_where_a_condition_holds_are_those_that_duckdb_gives(pairs, cond
     found = evaluate.select(rows, both)
     assert found.schema.field("a").type == found.schema.field("b").type
     assert found.column("a").to_pylist() == found.column("b").to_pylist()
+
+
+@pytest.fixture
+def by_duckdb(monkeypatch):
+    """Compute values as if nothing were computed without DuckDB."""
+
+    def select(rows, expressions):
+        evaluate._shown.cache_clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(native, "value", lambda *_: None)
+            made = evaluate.select(rows, expressions)
+        evaluate._shown.cache_clear()
+        return made
+
+    return select
+
+
+DECIMALS = ["0.908", "1.0", ".5", "0.00", "1234567890123456.1"]
+
+
+@example([LEAST, 2**63 - 1, -1, 0, None], "0.908")
+@given(st.lists(st.none() | st.integers(LEAST, 2**63 - 1)), st.sampled_from(DECIMALS))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_products_of_whole_numbers_and_decimals_are_those_that_duckdb_gives(by_duckdb, numbers, factor):
+    small = [None if n is None else n >> 56 for n in numbers]
+    rows = pa.table({"n": pa.array(numbers, pa.int64()), "i": pa.array(small, pa.int8())})
+    asked = [f"{factor} * n AS a", f"n * {factor} AS b", f"{factor} * i AS c"]
+    assert evaluate.select(rows, asked) == by_duckdb(rows, asked)
+
+
+def test_a_decimal_has_the_digits_that_it_is_written_with():
+    rows = pa.table({"n": pa.array([3]), "i": pa.array([3], pa.int32())})
+    made = evaluate.select(rows, ["0.908 * n AS a", "0.05 * n AS b", "1.50 * i AS c", "0.0 * i AS d"])
+    digits = [(24, 3), (23, 2), (14, 2), (12, 1)]
+    assert made.schema.types == [pa.decimal128(*each) for each in digits]
+    assert [str(column[0]) for column in made.columns] == ["2.724", "0.15", "4.50", "0.0"]
+
+
+@given(
+    st.lists(st.integers(-2000, 2000) | st.sampled_from([LEAST, 2**63 - 1])),
+    st.sampled_from(["0.908", "0.5", "2.0", "100.0", "0.0", "0.001"]),
+    st.sampled_from(["=", "<>", "<", "<=", ">", ">="]),
+    st.integers(-1000, 1000) | st.sampled_from([LEAST, 2**63 - 1]),
+)
+def test_products_are_compared_exactly(numbers, factor, sign, value):
+    rows = pa.table({"n": pa.array([*numbers, None], pa.int64())})
+    holds = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}[sign]
+    kept = evaluate.where(rows, f"{factor} * n {sign} {value}").column("n").to_pylist()
+    assert kept == [n for n in numbers if holds(Fraction(factor) * n, value)]
+
+
+@example(["", None, "c", "", "éc–c", None, ""], 0)
+@given(st.lists(st.none() | st.text("abcé–")), st.integers(0, 3))
+def test_letters_are_counted_as_lengths_differ(texts, start):
+    rows = pa.table({"x": pa.array([*["cc"] * start, *texts], pa.string())}).slice(start)
+    asked = ["length(x) - length(replace(x, 'c', '')) AS a", "length(x) - length(replace(x, 'é', '')) AS b"]
+    made = evaluate.select(rows, asked)
+    assert made.schema.types == [pa.int32()] * 2
+    for letter, column in zip("cé", made.columns, strict=True):
+        assert column.to_pylist() == [None if text is None else text.count(letter) for text in texts]
+
+
+def test_other_lengths_are_left_to_duckdb(monkeypatch):
+    monkeypatch.setattr(native, "_counted", None)
+    rows = pa.table({"x": ["abc"], "y": ["c"]})
+    asked = ["replace(x, 'c', 'd')", "replace(y, 'c', '')", "replace(x, '', '')", "replace(x, 'bc', '')"]
+    made = evaluate.select(rows, [f"length(x) - length({less}) AS r{n}" for n, less in enumerate(asked)])
+    assert [column[0].as_py() for column in made.columns] == [0, 3, 0, 2]

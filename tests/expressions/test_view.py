@@ -120,3 +120,34 @@ def test_only_comparisons_that_are_the_same_are_arrows(condition, native):
         by_duckdb = evaluate.select(table, ["*", f"coalesce({condition}, false) AS holds"])
         expected = by_duckdb.filter(by_duckdb.column("holds")).drop_columns(["holds"])
         assert evaluate.where(table, condition).equals(expected)
+
+
+MINUTE = 60_000_000
+
+
+@pytest.mark.parametrize(
+    "minutes", [[0], [0, 1], [-1, 0], [-2, -1], [0, 2], [0, 7, 3], [0, None], [5, 6, None]], ids=str
+)
+def test_times_of_the_same_minute_are_alike(minutes):
+    times = [None if m is None else m * MINUTE + at for m in minutes for at in (0, 1, MINUTE - 1)] * 2000
+    rows = pa.table({"at": pa.array(times, pa.timestamp("us"))})
+    firsts, which = View.of(rows).alike([], ["at"])
+    found = [times[firsts[number]] for number in which]
+    assert len(firsts) == len(minutes)
+    assert [None if t is None else t // MINUTE for t in found] == [None if t is None else t // MINUTE for t in times]
+
+
+def test_what_was_computed_for_few_rows_is_remembered_by_all_that_it_goes_by():
+    def shown(text, minute):
+        at = pa.array([minute * MINUTE + n for n in range(5000)], pa.timestamp("us"))
+        rows = pa.table({"at": at, "text": pa.array([text] * 5000, pa.string())})
+        asked = ["concat(text, cast(minute(at) AS string)) AS a", "concat(upper(text), '!') AS b"]
+        made = evaluate.select(rows, asked)
+        assert made.num_rows == 5000
+        return {tuple(row.values()) for row in made.to_pylist()}
+
+    for _ in range(2):
+        for text in ("x", "y", None):
+            for minute in (1, 2):
+                expected = (None, None) if text is None else (f"{text}{minute}", f"{text.upper()}!")
+                assert shown(text, minute) == {expected}

@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from penstock.core.errors import ConfigError, FlowError
 from penstock.core.files import Path
-from penstock.core.rows import TIME
+from penstock.core.rows import TIME, Indices
 from penstock.expressions.kinds import Value, check_condition, quoted
-from penstock.expressions.view import View
+from penstock.expressions.view import View, minutes
 from penstock.flow.failures import in_a_line
 
 if TYPE_CHECKING:
@@ -462,11 +462,44 @@ def _made(
         else:
             firsts, which = alike
             needs = frozenset[str]().union(*(item.needs for item in items))
-            few = View.of(pa.table({name: rows.column(name).at(firsts) for name in needs}))
-            some = _run(few, columns, items, written).combine_chunks().take(pa.array(which))
-            values = some.columns
+            few = pa.table({name: rows.column(name).at(firsts) for name in sorted(needs)})
+            values = [_spread(column, which) for column in _of_few(few, columns, items, repeated, written).columns]
         found |= dict(zip(places, values, strict=True))
     return [found[place] for place in range(len(computed))]
+
+
+def _of_few(
+    rows: pa.Table, columns: _Columns, items: Sequence[_Computed], repeated: _Repeated | None, written: Sequence[str]
+) -> pa.Table:
+    """What DuckDB computes of a few rows; where it did so for rows that have the same in common, that is remembered."""
+    if repeated is None or rows.nbytes > _SMALL:
+        return _run(View.of(rows), columns, items, written).combine_chunks()
+    held = [minutes(rows[name]) if name in repeated.moments else rows[name] for name in rows.column_names]
+    key = (rows.schema, tuple(item.text for item in items), *(tuple(values.to_pylist()) for values in held))
+    found = _REMEMBERED.get(key)
+    if found is None:
+        found = _run(View.of(rows), columns, items, written).combine_chunks()
+        if len(_REMEMBERED) >= _MOST:
+            _REMEMBERED.clear()
+        _REMEMBERED[key] = found
+    return found
+
+
+_REMEMBERED: dict[Any, pa.Table] = {}
+"""What expressions gave for a few rows."""
+
+_SMALL = 1 << 10
+"""Bytes of such rows at most,"""
+
+_MOST = 1 << 8
+"""and how many of them are remembered: pieces that are read one after the other mostly have the same in common."""
+
+
+def _spread(values: pa.ChunkedArray, which: Indices) -> pa.ChunkedArray:
+    """For each row the value that it has in common with others."""
+    if len(values) == 1:
+        return pa.chunked_array([pa.repeat(values[0], len(which))], values.type)
+    return values.take(pa.array(which))
 
 
 def _run(rows: View, columns: _Columns, computed: Sequence[_Computed], written: Sequence[str]) -> pa.Table:

@@ -41,7 +41,7 @@ _SPARK_TYPES = {
 """Types that Spark calls otherwise."""
 
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
-_MOST_DIGITS = 38
+MOST_DIGITS = 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def decimal(digits: int, scale: int) -> str | None:
     >>> decimal(12, 2), decimal(40, 2)
     ('DECIMAL(12,2)', None)
     """
-    return f"DECIMAL({digits},{scale})" if digits <= _MOST_DIGITS else None
+    return f"DECIMAL({digits},{scale})" if digits <= MOST_DIGITS else None
 
 
 def quoted(name: str) -> str:

@@ -1,12 +1,15 @@
 """What is computed here as Spark does: comparisons of integers and texts with literals, null or not, AND; remainders;
-and whole numbers where such a condition holds.
+integers times a decimal, also compared; how often a letter is in a text; and whole numbers where a condition holds.
 
 Everything else goes through DuckDB, which costs a copy of the columns that it names.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +17,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from penstock.core.errors import ConfigError
+from penstock.expressions.kinds import INTEGERS, MOST_DIGITS
 from penstock.expressions.view import View
 
 Find = Callable[[Sequence[str]], tuple[str, tuple[str, ...]]]
@@ -69,7 +73,8 @@ def value(tree: exp.Expression, columns: pa.Schema, find: Find) -> Computation |
     >>> [each(View.of(rows)).to_pylist() for each in made]
     [[3, -3, None], [7, None, None]]
     """
-    return _remainder(tree, columns, find) or _where_it_holds(tree, columns, find)
+    made = (_remainder, _product, _letters, _where_it_holds)
+    return next((found for each in made if (found := each(tree, columns, find)) is not None), None)
 
 
 def _where_it_holds(tree: exp.Expression, columns: pa.Schema, find: Find) -> Computation | None:
@@ -117,6 +122,115 @@ def _remainders(numbers: pa.Array, by: int) -> pa.Array:
     return pa.array(left, mask=numbers.is_null().to_numpy(zero_copy_only=False) if numbers.null_count else None)
 
 
+_DECIMAL = re.compile(r"\d*\.\d+")
+"""How a literal is written that Spark takes for a decimal."""
+
+_DIGITS = {pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INTEGER", pa.int64(): "BIGINT"}
+
+
+class _Times(NamedTuple):
+    """Whole numbers times a decimal that is not negative."""
+
+    place: tuple[str, tuple[str, ...]]
+    kind: pa.DataType
+    unscaled: int
+    scale: int
+
+    @property
+    def digits(self) -> int:
+        """Of the decimal, as Spark counts them: those after its point at least."""
+        return max(len(str(self.unscaled)), self.scale)
+
+    @property
+    def whole(self) -> int:
+        """The digits that Spark gives the numbers as decimals."""
+        return INTEGERS[_DIGITS[self.kind]]
+
+    @property
+    def product(self) -> int:
+        """The digits of the product."""
+        return self.digits + self.whole + 1
+
+
+def _times(tree: exp.Expression, columns: pa.Schema, find: Find) -> _Times | None:
+    """A column of whole numbers times a literal; None if it is none of that, or Spark would round the product."""
+    if not isinstance(tree, exp.Mul):
+        return None
+    sides = (tree.this, tree.expression)
+    literal, column = sides if isinstance(tree.expression, exp.Column) else reversed(sides)
+    if not isinstance(literal, exp.Literal) or literal.is_string or not _DECIMAL.fullmatch(literal.this):
+        return None
+    place = _place(column, find) if isinstance(column, exp.Column) else None
+    if place is None or _kind(place, columns) not in _DIGITS:
+        return None
+    before, _, after = literal.this.partition(".")
+    found = _Times(place, _kind(place, columns), int(before + after), len(after))
+    return found if found.product <= MOST_DIGITS else None
+
+
+def _product(tree: exp.Expression, columns: pa.Schema, find: Find) -> Computation | None:
+    """A column of whole numbers times a decimal literal."""
+    times = _times(tree, columns, find)
+    if times is None:
+        return None
+    by = pa.scalar(Decimal(times.unscaled).scaleb(-times.scale), pa.decimal128(times.digits, times.scale))
+    whole = pa.decimal128(times.whole, 0)
+    return lambda rows: pc.multiply(by, rows.column(*times.place).plain().cast(whole))
+
+
+def _compared_product(tree: exp.Expression, name: str, columns: pa.Schema, find: Find) -> Condition | None:
+    """Such a product, compared with a whole number: which numbers it holds for is known beforehand."""
+    times = _times(tree.this, columns, find)
+    if times is None or not times.unscaled:
+        return None
+    value = _literal(tree.expression, pa.int64(), texts=False)
+    if value is None:
+        return None
+    # Beyond that, Spark compares fewer digits after the point.
+    if max(times.product - times.scale, len(str(abs(value.as_py())))) + times.scale > MOST_DIGITS:
+        return None
+    quotient, left = divmod(value.as_py() * 10**times.scale, times.unscaled)
+    if name in ("equal", "not_equal"):
+        if left:
+            return None
+    elif left and name in ("greater_equal", "less"):
+        quotient += 1
+    if not -(2 ** (times.kind.bit_width - 1)) <= quotient < 2 ** (times.kind.bit_width - 1):
+        return None
+    bound = pa.scalar(quotient, times.kind)
+    return lambda rows: getattr(pc, name)(rows.column(*times.place).plain(), bound)
+
+
+def _letters(tree: exp.Expression, columns: pa.Schema, find: Find) -> Computation | None:
+    """How often an ASCII letter is in a text, as the length of it less that of the text without the letter."""
+    if not isinstance(tree, exp.Sub) or not isinstance(tree.this, exp.Length):
+        return None
+    whole, less = tree.this.this, tree.expression
+    if not isinstance(whole, exp.Column) or not isinstance(less, exp.Length) or not isinstance(less.this, exp.Replace):
+        return None
+    place, gone, put = _place(whole, find), less.this.expression, less.this.args.get("replacement")
+    literals = isinstance(gone, exp.Literal) and isinstance(put, exp.Literal) and gone.is_string and put.is_string
+    if place is None or _kind(place, columns) != pa.string() or less.this.this != whole or not literals:
+        return None
+    if put.this or len(gone.this) != 1 or not gone.this.isascii():
+        return None
+    letter = ord(gone.this)
+    return lambda rows: pa.chunked_array([_counted(rows.column(*place).plain().combine_chunks(), letter)])
+
+
+def _counted(texts: pa.StringArray, letter: int) -> pa.Array:
+    """How often a byte is in each text."""
+    _, ends, data = texts.buffers()
+    found = np.zeros(len(texts), np.int32)
+    if data is not None:
+        bounds = np.frombuffer(ends, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+        some = np.flatnonzero(np.diff(bounds))
+        if some.size:
+            held = np.frombuffer(data, np.uint8)[: bounds[-1]] == letter
+            found[some] = np.add.reduceat(held, bounds[some], dtype=np.int32)
+    return pa.array(found, mask=texts.is_null().to_numpy(zero_copy_only=False) if texts.null_count else None)
+
+
 def _and(both: Sequence[Condition]) -> Condition:
     return lambda rows: pc.and_kleene(both[0](rows), both[1](rows))
 
@@ -133,6 +247,8 @@ def _compared(tree: exp.Expression, name: str, columns: pa.Schema, find: Find) -
     if left is not None:
         value = _literal(tree.expression, pa.int64(), texts=False)
         return None if value is None else lambda rows: getattr(pc, name)(left(rows), value)
+    if isinstance(tree.this, exp.Mul):
+        return _compared_product(tree, name, columns, find)
     place = _place(tree.this, find) if isinstance(tree.this, exp.Column) else None
     if place is None:
         return None

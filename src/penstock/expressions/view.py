@@ -26,6 +26,11 @@ _FEWER = 4
 _SAMPLE = 8
 """this part of the rows tells whether that may be."""
 
+_NEAR = 2
+"""Rows that come after each other are mostly in so many minutes, which one comparison tells apart."""
+
+_MINUTE = {"s": 60, "ms": 60_000, "us": 60_000_000, "ns": 60_000_000_000}
+
 
 class Mask:
     """Which rows are kept; null is no."""
@@ -92,8 +97,12 @@ class Column:
         found = self._found().take(pa.array(places))
         return found if found.type == self.kind else found.cast(self.kind)
 
-    def codes(self) -> pa.Array | None:
-        """A number for each row, the same where its text is the same; None if texts hardly repeat."""
+    def numbered(self) -> tuple[Indices, int] | None:
+        """A number for each row, the same where its text is the same, and how many there may be; None if few repeat."""
+        codes = self._codes()
+        return None if codes is None else _numbered(codes)
+
+    def _codes(self) -> pa.Array | None:
         found = self._found()
         if not pa.types.is_dictionary(found.type):
             text = found.combine_chunks()
@@ -173,10 +182,10 @@ class View:
         whole: Indices | None = None
         for name in (*moments, *names):
             column = self.column(name)
-            codes = _minutes(column.plain()) if name in moments else column.codes()
-            if codes is None:
+            numbered = _minutes(column.plain()) if name in moments else column.numbered()
+            if numbered is None:
                 return None
-            numbers, count = _numbered(codes)
+            numbers, count = numbered
             if _FEWER * count > self.num_rows:
                 return None
             whole = numbers if whole is None else _numbered(pa.array(whole * count + numbers))[0]
@@ -201,9 +210,19 @@ def _numbered(codes: pa.Array) -> tuple[Indices, int]:
     return numbers, count
 
 
-def _minutes(times: pa.ChunkedArray) -> pa.Array:
+def minutes(times: pa.ChunkedArray) -> pa.Array:
     """In which minute each time is: floored, also before 1970."""
-    steps = {"s": 60, "ms": 60_000, "us": 60_000_000, "ns": 60_000_000_000}[times.type.unit]
-    whole = times.combine_chunks()
-    counted = pc.fill_null(whole.view(pa.int64()), fill_value=0).to_numpy() // steps
+    whole, step = times.combine_chunks(), _MINUTE[times.type.unit]
+    counted = pc.fill_null(whole.view(pa.int64()), fill_value=0).to_numpy() // step
     return pa.array(counted, mask=whole.is_null().to_numpy(zero_copy_only=False) if whole.null_count else None)
+
+
+def _minutes(times: pa.ChunkedArray) -> tuple[Indices, int]:
+    """A number for each row, the same where its time is in the same minute, and how many there may be."""
+    whole, step = times.combine_chunks(), _MINUTE[times.type.unit]
+    if not whole.null_count and len(whole):
+        values: Indices = whole.view(pa.int64()).to_numpy()
+        first, last = int(values.min()) // step, int(values.max()) // step
+        if last - first < _NEAR:
+            return (values >= (first + 1) * step).astype(np.int64), _NEAR
+    return _numbered(minutes(times))

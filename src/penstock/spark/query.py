@@ -18,6 +18,7 @@ from penstock.flow.explain import explain
 from penstock.flow.flow import read_timeout
 from penstock.flow.report import Report
 from penstock.flow.sinks import Sink
+from penstock.spark.batches import each_batch
 from penstock.spark.engine import Engine
 from penstock.spark.failures import in_epoch
 from penstock.spark.session import file_system, settings
@@ -44,6 +45,9 @@ _INITIALIZED = 10.0
 _LOG_WRITER = "spark.sql.streaming.checkpointFileManagerClass"
 _BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """How Spark writes the logs of a query: which offsets an epoch has, and that it is done."""
+
+_NO_SCANS = {"spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan": "true"}
+"""Lets Spark leave out scans that it knows to be empty; it does not where a query of its own may keep state."""
 
 
 class SparkQuery:
@@ -170,10 +174,13 @@ class SparkQuery:
         if self._engine.ledger.ended:
             return
         self._refuse_unfinished_end()
-        writer = self._engine.assembly.stream().writeStream.foreachBatch(self._epoch)
+        writer = each_batch(self._engine.assembly.stream(), self._epoch)
         spark_checkpoint = f"{self._engine.checkpoint.uri}/spark"
         # The query's own session is a copy of the user's as it is now.
-        with settings(self._spark, self._wanted | _logs_without_programs(self._spark, spark_checkpoint)):
+        wanted = self._wanted | _logs_without_programs(self._spark, spark_checkpoint)
+        if not self._engine.assembly.brings_rows:
+            wanted |= _NO_SCANS
+        with settings(self._spark, wanted):
             self._query = writer.option("checkpointLocation", spark_checkpoint).trigger(**trigger).start()
             self._await_sources(self._query)
         self._use.query = self._query

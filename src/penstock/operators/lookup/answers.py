@@ -26,6 +26,9 @@ _LARGEST_CHUNK = 1 << 16
 _AT_HAND = 1 << 20
 """Bytes of master rows that stay close to the processor, in whatever order they are read."""
 
+_FEW = 4
+"""So many times as many rows make it worth to look at the keys of master rows before they are met,"""
+
 _KEY = 48
 """Bytes that a master row's key takes while rows are looked up by it."""
 
@@ -65,8 +68,10 @@ class Answers:
         """
         return hashes_of(rows) if self._stream.hashed_by == "hash_keys" else hash_keys(keys)
 
-    def pairs(self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch) -> Iterator[tuple[Indices, Indices]]:
-        """Places of stream rows, whose hashes are given, and of the master rows that have their key, in chunks."""
+    def pairs(
+        self, rows: pa.RecordBatch, hashes: Hashes | None, master: pa.RecordBatch
+    ) -> Iterator[tuple[Indices, Indices]]:
+        """Places of stream rows and of the master rows that have their key, in chunks; `hashes`, if known, are theirs."""
         held = hashes_of(master)
         if not rows.num_rows or not held.size:
             return
@@ -76,6 +81,8 @@ class Answers:
         if self._is_index(ours, theirs, master):
             yield from self._indexed(ours[0], theirs[0], limit)
             return
+        if hashes is None:
+            hashes = self.hashes(rows, ours)
         # Hashes in their order are searched for several times as fast: each is close to the one before.
         order = np.argsort(hashes)
         hashes = hashes[order]
@@ -93,13 +100,14 @@ class Answers:
     def _is_index(self, ours: Sequence[pa.Array], theirs: Sequence[pa.Array], master: pa.RecordBatch) -> bool:
         """Whether rows find the one master row of their key by the key itself, as Arrow compares it.
 
-        Master rows that are met more than once are looked at for that, if they are not many more than the rows.
+        Master rows are looked at for that if they are few beside the rows; if they are met again, if they are not more.
         """
         before, self._met = self._met, master
         key = theirs[0]
         if before is not master:
             self._unique = None
-            return False
+            if _FEW * len(key) > len(ours[0]):
+                return False
         if len(theirs) > 1 or ours[0].type != key.type or not _is_exact(key.type) or len(key) > len(ours[0]):
             return False
         if 2 * (_KEY * len(key) + _PAIR * len(ours[0])) > self._budget.room:

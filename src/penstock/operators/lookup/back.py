@@ -85,7 +85,7 @@ class Desk:
         give_way(self.budget)
 
     def meet(
-        self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch, compared: int | None = None
+        self, rows: pa.RecordBatch, hashes: Hashes | None, master: pa.RecordBatch, compared: int | None = None
     ) -> Generator[Out, None, Mask]:
         """Let rows meet master rows, all that there are of each key; which of them found any comes back.
 
@@ -103,7 +103,7 @@ class Desk:
         return met.matched
 
     def pair(
-        self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch, offers: int
+        self, rows: pa.RecordBatch, hashes: Hashes | None, master: pa.RecordBatch, offers: int
     ) -> Generator[Out, None, Met]:
         """Answer rows with master rows; what is to be known for the cache is counted if they are its `offers`."""
         matched = np.zeros(rows.num_rows, np.bool_)
@@ -116,8 +116,8 @@ class Desk:
             yield from self.answers.found(rows, i, master, j)
         return Met(matched, counts, asked)
 
-    def finish(self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch) -> Iterator[Out]:
-        """Let rows meet all that they can find, and leave."""
+    def finish(self, rows: pa.RecordBatch, hashes: Hashes | None, master: pa.RecordBatch) -> Iterator[Out]:
+        """Let rows, whose hashes may not be known, meet all that they can find, and leave."""
         matched = yield from self.meet(rows, hashes, master)
         yield from self.answers.alone(rows, np.flatnonzero(~matched))
         self.stats.finished += rows.num_rows

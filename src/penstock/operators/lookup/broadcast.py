@@ -66,6 +66,10 @@ class WholeTableJoin:
         self._whole()
         return max(1, self._settings.batch or room_for(rows, self._desk.budget, self.waiting)) - len(self.waiting)
 
+    def answer(self, rows: pa.RecordBatch) -> Iterator[Out]:
+        """Answer rows that need not wait for a step: none does that came before them."""
+        yield from self._desk.finish(rows, None, self._whole())
+
     def step(self, position: float = 1.0) -> Iterator[Out]:
         """Answer all that is there."""
         if not len(self.waiting):

@@ -26,6 +26,7 @@ from penstock.kernels.equal import null_keys
 from penstock.operators.lookup.answers import Answers
 from penstock.operators.lookup.back import Desk, MakeBack
 from penstock.operators.lookup.backlog import INBOX, SHED, SHED_SEGMENT, Backlog
+from penstock.operators.lookup.broadcast import WholeTableJoin
 from penstock.operators.lookup.config import LookupJoin
 from penstock.operators.lookup.counts import LookupCounts
 from penstock.operators.lookup.front import FrontStage
@@ -192,6 +193,9 @@ class LookupLogic:
                 if self.front is not None:
                     self.front.stats.misses += rows.num_rows
                 self.desk.backlog = len(self.inbox)
+                if isinstance(self.back, WholeTableJoin) and not len(self.waiting) and self.load.left is None:
+                    yield from self.back.answer(rows)
+                    continue
                 self.back.put(rows, self.desk.answers.hashes(rows, self.desk.answers.keys(rows)), attempts[:free])
 
     def _misses(self, rows: pa.RecordBatch, attempts: Indices) -> Generator[Out, None, tuple[pa.RecordBatch, Indices]]:
