@@ -1,6 +1,6 @@
-"""What Spark calls for each micro-batch of a query: PySpark's `foreachBatch`, which makes a session for each, made once.
+"""What Spark calls for each micro-batch of a query, as by PySpark's `foreachBatch`, which makes a session for each.
 
-Making one asks the JVM a dozen questions, while the epoch waits.
+Making one asks the JVM several questions while the epoch waits. Here it is made once.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Answers:
     def pairs(
         self, rows: pa.RecordBatch, hashes: Hashes | None, master: pa.RecordBatch
     ) -> Iterator[tuple[Indices, Indices]]:
-        """Places of stream rows and of the master rows that have their key, in chunks; `hashes`, if known, are theirs."""
+        """Places of stream rows, whose hashes may be given, and of the master rows that have their key, in chunks."""
         held = hashes_of(master)
         if not rows.num_rows or not held.size:
             return
