@@ -586,9 +586,7 @@ def test_a_folder_may_be_a_path(orders, tmp_path):
 
 
 def test_what_takes_epochs_is_a_function(orders):
-    with pytest.raises(
-        ConfigError, match=r"^foreach_epoch\(5\) cannot be called\. Give it a function of an epoch's rows"
-    ):
+    with pytest.raises(ConfigError, match=r"^foreach_epoch\(5\) cannot be called\. Pass a function of an epoch's rows"):
         orders.foreach_epoch(5)
 
 

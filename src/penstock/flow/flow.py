@@ -42,7 +42,7 @@ class Query(Protocol):
         ...
 
     def await_end(self, timeout: float | None = None) -> bool:
-        """Wait until the query has stopped, or `timeout` seconds, and re-raise its error. True if it has stopped."""
+        """Wait until the query stops, at most `timeout` seconds, and re-raise its error. True if it has stopped."""
         ...
 
     def explain(self) -> Explanation:
@@ -50,12 +50,12 @@ class Query(Protocol):
         ...
 
     def progress(self) -> Report:
-        """Rates, state, bounds, late rows: what the epochs so far measured."""
+        """Rates, state, bounds and late rows, as measured in the epochs so far."""
         ...
 
     @property
     def status(self) -> Status:
-        """Whether the query runs, has stopped, failed or ended, and the last epoch that it committed."""
+        """Whether the query is running, stopped, failed or ended, and the last epoch that it committed."""
         ...
 
     @property
@@ -65,11 +65,11 @@ class Query(Protocol):
 
 
 _LONGEST = 100
-"""Bytes that the name of an operator has at most: file systems allow 255 in all."""
+"""Longest name of an operator, in bytes: file systems allow 255 in all."""
 
 
 def read_trigger(trigger: str) -> int:
-    """The microseconds from one epoch to the next.
+    """Microseconds from one epoch to the next.
 
     >>> read_trigger("1 s")
     1000000
@@ -81,7 +81,7 @@ def read_trigger(trigger: str) -> int:
 
 
 def read_timeout(timeout: float | None) -> float | None:
-    """The seconds to wait at most; None to wait without limit, as for longer than a thread can wait.
+    """Seconds to wait at most; None to wait without limit, which includes times longer than a thread can wait.
 
     >>> read_timeout(1.5), read_timeout(None), read_timeout(float("inf"))
     (1.5, None, None)
@@ -135,7 +135,7 @@ def _check_punctuated(policy: Punctuated, columns: pa.Schema, time: str) -> None
 
 
 class Flow(abc.ABC):
-    """A graph of streams within one memory budget. Made by a host: `penstock.Flow` or `penstock.LocalFlow`."""
+    """A graph of streams with one memory budget. Create one as `penstock.Flow` or `penstock.LocalFlow`."""
 
     def __init__(self, memory: str | int) -> None:
         self.memory = parse_bytes(memory)
@@ -163,15 +163,15 @@ class Flow(abc.ABC):
         name: str | None = None,
         payload: Payload = "auto",
     ) -> Stream:
-        """Take rows from outside: what they are, which column is their event time, and how they progress.
+        """Add a source: its rows, the column with their event time, and its promise about rows still to come.
 
-        The time column is a timestamp, a date or an integer; `progress` is one of the policies (`bounded_delay`,
-        `ordered`, `bounded_tuples`, `punctuated`, `timer`) and, left out, promises nothing until the source ends.
-        With ``punctuated(…, by="sensor")`` each sensor has a bound of its own.
+        The time column is a timestamp, a date or an integer. `progress` is one of the policies (`bounded_delay`,
+        `ordered`, `bounded_tuples`, `punctuated`, `timer`); by default nothing is promised until the source ends.
+        With ``punctuated(…, by="sensor")`` each sensor has its own bound.
 
-        `payload` says where columns are that joins only pass on: with "row", or "auto", they travel with the rows; with
-        "segments" they are written once, to the checkpoint, and results get them from there. Segments are deleted once
-        no row in state refers to them.
+        `payload` says where columns are kept that joins only pass on: with "row" or "auto" they travel with the rows;
+        with "segments" they are written to the checkpoint once, and results fetch them from there. Segments are deleted
+        once no row in state refers to them.
         """
         return self._source(data, time, progress, name, payload)
 
@@ -236,16 +236,16 @@ class Flow(abc.ABC):
         max_bytes: int | None = None,
         payload: Payload = "auto",
     ) -> Stream:
-        """Take rows from Parquet files, those of a folder and new ones as they come; see `source` for the rest.
+        """Read the Parquet files of a folder, and new ones as they arrive; see `source` for the other arguments.
 
-        Arrow reads the columns that the flow needs, and nothing else. Columns are those of the first file, unless a
-        `schema` names them; a column that a file lacks is null in its rows. On Spark, a source of files is faster than
-        a DataFrame of the same. An epoch takes all new files, or at most `max_files`, or about `max_bytes` of them.
+        Arrow reads only the columns that the flow needs. `schema` names the columns, by default those of the first
+        file; a column that a file lacks is null in its rows. On Spark this is faster than a DataFrame over the same
+        files. An epoch reads all new files, or at most `max_files`, or about `max_bytes` of them.
 
-        `payload` says where columns are that joins only pass on: with "source" they stay in the files, and are read for
-        results alone; with "row" they travel with the rows; "auto" takes what of these costs less. Files must stay as
-        they are while rows of theirs are in state; with "segments" they need not, since the columns are copied to the
-        checkpoint once.
+        `payload` says where columns are kept that joins only pass on: with "source" they stay in the files and are read
+        only for results; with "row" they travel with the rows; "auto" takes the cheaper of the two. Files must not
+        change while their rows are in state. With "segments" they may, because the columns are copied to the checkpoint
+        once.
 
         >>> import tempfile, penstock as pk, pyarrow.parquet as pq
         >>> folder = tempfile.mkdtemp()
@@ -270,7 +270,7 @@ class Flow(abc.ABC):
         max_bytes: int | None = None,
         payload: Payload = "auto",
     ) -> Stream:
-        """Take rows from files of Arrow's IPC format (Feather), with or without a footer; see `parquet`."""
+        """Read files in Arrow's IPC format (Feather), with or without a footer; see `parquet`."""
         return self._file_source("arrow", path, time, schema, progress, name, max_files, max_bytes, payload)
 
     def csv(
@@ -285,9 +285,10 @@ class Flow(abc.ABC):
         max_bytes: int | None = None,
         payload: Payload = "auto",
     ) -> Stream:
-        """Take rows from CSV files, whose first line names the columns; see `parquet`.
+        """Read CSV files, whose first line names the columns; see `parquet`.
 
-        A field without a character is null, and a text in quotes is not. Without a `schema` the first file tells types.
+        An empty field is null, an empty string in quotes is not. Without a `schema`, types are inferred from the first
+        file.
         """
         return self._file_source("csv", path, time, schema, progress, name, max_files, max_bytes, payload)
 
@@ -303,7 +304,7 @@ class Flow(abc.ABC):
         max_bytes: int | None = None,
         payload: Payload = "auto",
     ) -> Stream:
-        """Take rows from files with a JSON object on each line; see `parquet`. Fields not in the schema are ignored."""
+        """Read files with one JSON object per line; see `parquet`. Fields that are not in the schema are ignored."""
         return self._file_source("json", path, time, schema, progress, name, max_files, max_bytes, payload)
 
     def delta(
@@ -318,12 +319,12 @@ class Flow(abc.ABC):
         changes: Changes = "refuse",
         payload: Payload = "auto",
     ) -> Stream:
-        """Take rows from a Delta table: those that it has, then those that commits add; see `source` for the rest.
+        """Read a Delta table: the rows that it has, then those that commits add; see `source` for the other arguments.
 
-        Arrow reads the columns that the flow needs; those by which the table is partitioned come from its log. Columns
-        are those of the table now, unless a `schema` names them. An epoch takes all new commits, or `max_commits` of
-        them. A commit that deletes or rewrites rows fails the flow; with ``changes="skip"`` it is passed by, with all
-        that it adds. Commits that only rearrange rows (OPTIMIZE) bring none.
+        Arrow reads only the columns that the flow needs; partition columns come from the table's log. `schema` names
+        the columns, by default those that the table has now. An epoch reads all new commits, or at most `max_commits`.
+        A commit that deletes or rewrites rows fails the flow; with ``changes="skip"`` it is skipped, including the rows
+        that it adds. Commits that only rearrange rows (OPTIMIZE) add none.
 
         >>> import tempfile, penstock as pk
         >>> from deltalake import write_deltalake
@@ -366,11 +367,11 @@ class Flow(abc.ABC):
         method: AggregateMethodLike | None = None,
         **streams: Stream,
     ) -> Stream:
-        """The results of a query in SQL: Spark's, with windows in brackets after an aggregate or a stream in FROM.
+        """Run a query in Spark's SQL, with windows in brackets after an aggregate or a stream in FROM.
 
-        FROM names the flow's sources, and `streams`, which are any streams of this flow by the names given here. A
-        query is WHERE, GROUP BY, HAVING, UNION ALL of streams, and a join of two or more. `emit` and `method` are those
-        of `Windowed.agg`, for the query's aggregates; unless all results are final, `emitted` is their last column.
+        FROM names sources of the flow, or other streams of it, passed by name as `streams`. A query may have WHERE,
+        GROUP BY, HAVING, UNION ALL of streams, and a join of two or more. `emit` and `method` apply to its aggregates,
+        as in `Windowed.agg`; unless all results are final, `emitted` is their last column.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -409,22 +410,24 @@ class Flow(abc.ABC):
     ) -> Stream:
         """Join several streams on equal keys: ``flow.join(li=lines, o=orders, s=suppliers, on=[…])``.
 
-        `on`: equalities of two columns, ``"li.orderkey = o.orderkey"``, that connect all streams; any other condition
-        is asked of the results. `within`: how near in time every two rows of a result are, the one of the stream named
-        first being the left one; all rows there ever were if left out. `plan`: which streams are joined first, as in
-        ``"(li o) s"``; without parentheses, ``"li o s"``, all of them in one operator, for streams with one key; chosen
-        by what partial results are predicted to cost if left out, and kept as long as the checkpoint is.
-        `time`: which of its rows' times a result has for the next operator: the latest, the earliest, or that of one
-        stream, by its name. `method`: how one operator joins them all, ``"msj"`` if left out. `materialize`: when rows
-        get the columns that the join only passes on: ``"early"`` they bring them, ``"late"`` results fetch them from
-        the files that the rows came from, or from segments if it was no files; or one of these by stream,
-        ``{"li": "late"}``. It is the `payload` of the streams' sources, in other words, and chosen by cost if left out.
-        With ``pk.late(decoupled=True)`` results fetch them, and come out, an epoch later. `key`: the columns that tell
-        the rows of a stream apart, ``{"li": ["orderkey", "linenumber"]}``. Plans are chosen by them; results do not
-        depend on them: of two rows with one key both are joined.
+        - `on`: equalities of two columns, ``"li.orderkey = o.orderkey"``, that connect all streams. Any other condition
+          filters the results.
+        - `within`: how close in time every two rows of a result must be; the stream named first is the left one. By
+          default the full history is joined.
+        - `plan`: which streams are joined first, as in ``"(li o) s"``; without parentheses, ``"li o s"``, all of them
+          in one operator, for streams with the same key. By default it is chosen by the predicted cost of partial
+          results, and kept as long as the checkpoint.
+        - `time`: the event time of a result: that of its latest row, its earliest, or of one stream, by name.
+        - `method`: how one operator joins all streams, by default ``"msj"``.
+        - `materialize`: when rows get the columns that the join only passes on. ``"early"``: they carry them.
+          ``"late"``: results fetch them from the files of the rows, or from segments if these are not files. By stream:
+          ``{"li": "late"}``. This sets `payload` of the streams' sources; by default it is chosen by cost. With
+          ``pk.late(decoupled=True)`` results are fetched, and emitted, one epoch later.
+        - `key`: the columns that identify a row of a stream, ``{"li": ["orderkey", "linenumber"]}``. They help to
+          choose a plan. Results do not depend on them: two rows with the same key are both joined.
 
-        A column keeps its name if no other stream has one like it, or all that have it are joined by it; else it is led
-        by the name of its stream, as in ``o_comment``.
+        A column keeps its name if no other stream has a column of that name, or if all that have it are joined on it;
+        otherwise it is prefixed with the name of its stream, as in ``o_comment``.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -456,11 +459,11 @@ class Flow(abc.ABC):
 
     @abc.abstractmethod
     def start(self, trigger: str | None = None) -> Query:
-        """Start, and go on until stopped."""
+        """Start the flow in the background; it runs until stopped."""
 
     @abc.abstractmethod
     def run(self, *, end: bool = True) -> Query:
-        """Run over everything there is; with `end`, then end the streams, so that all that was held back comes out."""
+        """Process all rows that are available; with `end`, then end the streams, which emits all that was held back."""
 
     @property
     @abc.abstractmethod

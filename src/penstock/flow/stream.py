@@ -1,4 +1,4 @@
-"""Streams: what a user chains. Every method gives a new stream or a sink; nothing runs until the flow starts."""
+"""Streams, which users chain. Every method returns a new stream or a sink; nothing runs until the flow starts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 class Outlets:
-    """The sinks a stream of rows can go to."""
+    """The sinks that a stream can be written to."""
 
     def __init__(self, flow: Flow, node: Node, emits: Emits) -> None:
         self._flow = flow
@@ -70,9 +70,9 @@ class Outlets:
         return f"<late rows of {names}>"
 
     def to_parquet(self, path: str | os.PathLike[str]) -> Outlet:
-        """Write Parquet under `path`, a folder ``epoch=n`` per epoch, exactly once.
+        """Write Parquet files to `path`, one folder ``epoch=n`` per epoch, exactly once.
 
-        Results of another flow must not be there when this one begins.
+        The folder must not have results of another flow when this one first starts.
 
         >>> import penstock as pk, tempfile
         >>> flow = pk.LocalFlow()
@@ -84,10 +84,10 @@ class Outlets:
         return self._to(ParquetSink(node=self._node, emits=self._emits, path=os.fspath(path)))
 
     def to_format(self, name: str, **options: Any) -> Outlet:
-        """Write with any batch writer of Spark's, in append mode: at least once.
+        """Write with any of Spark's batch writers, in append mode: at least once.
 
-        `options` are the writer's, ``path`` among them: ``to_format("kafka", topic="paid", **servers)``. With
-        ``partitionBy="shop"``, or a list of columns, each value gets a folder of its own.
+        `options` are those of the writer, including ``path``: ``to_format("kafka", topic="paid", **servers)``. With
+        ``partitionBy="shop"``, or a list of columns, each value gets its own folder.
         """
         columns = late_columns(self._node) if self._emits == "late" else self._node.columns
         kept, partition_by = _writer_options(options, columns.names)
@@ -95,7 +95,7 @@ class Outlets:
         return self._to(sink)
 
     def to_memory(self) -> MemoryOutlet:
-        """Keep the rows in this process, to look at: ``rows = stream.to_memory()``, later ``rows.table()``.
+        """Keep the rows in this process, to inspect them: ``rows = stream.to_memory()``, later ``rows.table()``.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -109,13 +109,13 @@ class Outlets:
         return MemoryOutlet(self._flow, sink)
 
     def to_console(self, rows: int = 20) -> Outlet:
-        """Print the first `rows` of each epoch that has any."""
+        """Print the first `rows` rows of each epoch that has any."""
         if not is_whole(rows) or rows < 0:
             raise ConfigError(f"to_console({rows!r}) is not a number of rows. Write how many to print, like 20.")
         return self._to(ConsoleSink(node=self._node, emits=self._emits, rows=rows))
 
     def foreach_epoch(self, function: Callable[[Any, int], None]) -> Outlet:
-        """Call ``function(rows, epoch)`` once per epoch; rerun epochs bring the same rows under the same number.
+        """Call ``function(rows, epoch)`` once per epoch; a repeated epoch has the same rows and the same number.
 
         `rows` is a Spark DataFrame in a Spark flow, an Arrow table in a local one.
 
@@ -128,7 +128,7 @@ class Outlets:
         """
         if not callable(function):
             raise ConfigError(
-                f"foreach_epoch({function!r}) cannot be called. Give it a function of an epoch's rows and its number, "
+                f"foreach_epoch({function!r}) cannot be called. Pass a function of an epoch's rows and its number, "
                 f"like lambda rows, epoch: …"
             )
         return self._to(ForeachSink(node=self._node, emits=self._emits, function=function))
@@ -139,7 +139,7 @@ class Outlets:
 
 
 class Outlet:
-    """A stream that has been given a sink; `start` and `run` are those of its flow."""
+    """A stream with a sink; `start` and `run` are those of its flow."""
 
     def __init__(self, flow: Flow, sink: Sink) -> None:
         self._flow = flow
@@ -162,7 +162,7 @@ class Outlet:
 
 
 class MemoryOutlet(Outlet):
-    """A sink in memory, and the rows it has got so far."""
+    """A sink in memory, with the rows that it has received so far."""
 
     sink: MemorySink
 
@@ -170,7 +170,7 @@ class MemoryOutlet(Outlet):
         return f"<outlet to memory: {sum(table.num_rows for table in self.sink.epochs.values()):,} rows so far>"
 
     def table(self) -> pa.Table:
-        """All the rows so far, in order of their epochs."""
+        """All rows so far, in order of their epochs."""
         tables = [self.sink.epochs[epoch] for epoch in sorted(self.sink.epochs)]
         node = self.sink.node
         columns = late_columns(node) if self.sink.emits == "late" else node.columns
@@ -202,12 +202,12 @@ class Stream(Outlets):
 
     @property
     def late(self) -> Outlets:
-        """The rows, of every source this stream is made from, that came below their source's bound, or their group's.
+        """The late rows of all sources of this stream: those below the bound of their source, or of their group.
 
         They have their source's columns and two more: `late_source`, and `late_reason`: ``late``, ``no-time``, or
-        ``out-of-range`` if the time is 2⁶² steps from 0 or farther (a date: 2³⁰ days). Those
-        of a window aggregation also have `missed_from` and `missed_until`: where the first window that the row would
-        have been in starts, and where the last one ends. Both are null if its time does not tell: see docs/windows.md.
+        ``out-of-range`` if the time is 2⁶² steps from 0 or farther (a date: 2³⁰ days). Those of a window aggregation
+        also have `missed_from` and `missed_until`: the start of the first window that would have held the row, and the
+        end of the last one. Both are null if they do not follow from its time: see docs/windows.md.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -221,10 +221,10 @@ class Stream(Outlets):
         return Outlets(self._flow, self._node, "late")
 
     def select(self, *expressions: Any) -> Stream:
-        """Compute columns from each row, as Spark SQL expressions: ``.select("*", "amount * 2 AS twice")``.
+        """Compute columns of each row with Spark SQL expressions: ``.select("*", "amount * 2 AS twice")``.
 
-        The event time stays with the rows even if its column is not selected, up to the next join: its results have no
-        event time unless both time columns are selected, under their own names.
+        Rows keep their event time even if its column is not selected, but only up to the next join: its results have an
+        event time only if both time columns are selected under their own names.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -249,7 +249,7 @@ class Stream(Outlets):
         )
 
     def where(self, condition: Any) -> Stream:
-        """Keep the rows for which a Spark SQL condition holds.
+        """Keep the rows that satisfy a Spark SQL condition.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -272,7 +272,7 @@ class Stream(Outlets):
         )
 
     def union(self, *others: Stream) -> Stream:
-        """All the rows of these streams together; progress is that of the slowest.
+        """All rows of these streams; the bound of the union is that of the slowest stream.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -296,13 +296,13 @@ class Stream(Outlets):
     ) -> Stream:
         """Drop duplicates: keep a row unless one with the same key was kept less than `within` before it.
 
-        `on`: the key columns; all but the time column if left out. Null equals null. `within`: how long, in event time,
-        a key counts as seen, from the row that was kept. At that time and after it the key may come again. Without
-        `within`, only rows of the same time are duplicates. Of several rows with the same key and time one is kept.
+        `on`: the key columns, by default all but the time column. Null equals null. `within`: how long, in event time,
+        a key counts as seen after the row that was kept. A row exactly that much later is kept again. Without `within`,
+        only rows with the same time are duplicates. Of several rows with the same key and time one is kept.
 
-        The result depends on the rows alone, not on the order in which they arrive. So a row leaves once its source's
-        bound has passed it. Rows that are equal as a whole (neither `on` nor `within` given) need not wait: the first
-        to arrive leaves at once. State: the rows that wait, and keys until the bound is `within` past them.
+        The result depends on the rows alone, not on the order in which they arrive, so a row is emitted once its
+        source's bound has passed it. If whole rows are compared (neither `on` nor `within` is given), the first to
+        arrive is emitted at once. State: the waiting rows, and keys until the bound is `within` past them.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -320,14 +320,14 @@ class Stream(Outlets):
         return self._progress(config, keys, (node,), name, "distinct")
 
     def sort(self, name: str | None = None) -> Stream:
-        """Put the rows in order of event time.
+        """Sort the rows by event time.
 
-        A row leaves once the bound has passed it, so the order is exact, without a guess at how late rows may be.
-        Sinks of the sorted stream get its rows in ascending order of time, within each epoch and from one epoch to
-        the next; rows of the same time come in no particular order. On Spark one task does the sorting: the DataFrame
-        of `foreach_epoch` is in order as it is collected, and `to_parquet` writes one sorted file per epoch.
-        ``.where(…)`` and ``.select(…)`` keep the order; unions, joins and windows do not need it and do not keep it.
-        Rows that wait are spilled if they outgrow the memory.
+        A row is emitted once the bound has passed it, so the order is exact; nobody has to guess how late rows may be.
+        Sinks of the sorted stream get its rows in ascending order of time, within each epoch and from one epoch to the
+        next; rows with the same time are in no particular order. On Spark one task sorts: the DataFrame of
+        `foreach_epoch` is in order when collected, and `to_parquet` writes one sorted file per epoch. ``.where(…)`` and
+        ``.select(…)`` keep the order; unions, joins and windows neither need nor keep it. Waiting rows are spilled if
+        they outgrow the memory.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -342,11 +342,11 @@ class Stream(Outlets):
     def head(self, rows: int, name: str | None = None) -> Stream:
         """The first `rows` rows, or all if there are fewer; then the stream ends.
 
-        The flow ends after the epoch in which every sink has all it will ever get: one whose sinks all take heads ends
-        without reading on, and starting it again on its checkpoint gives nothing more. A sink of another stream keeps
-        it going; late outlets do not. Rows come out in the epoch in which they come; of an epoch that has more than are
-        wanted, the earliest by event time, in a choice that a rerun of the epoch repeats. What follows a head, as a
-        window, gets the end of the stream in the next epoch.
+        The flow ends after the epoch in which every sink has everything that it will ever get. If all its sinks take
+        heads, it stops reading then, and emits nothing more when restarted from its checkpoint. A sink of another
+        stream keeps it running; late outlets do not. Rows are emitted in the epoch in which they arrive. If an epoch
+        has more than needed, the earliest by event time are taken, the same ones in a repeated epoch. Operators after a
+        head, such as a window, see the end of the stream one epoch later.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -365,11 +365,11 @@ class Stream(Outlets):
         return self._progress(Later(), (key,), (self._node,), name, "later")
 
     def merge(self, *others: Stream, name: str | None = None) -> Stream:
-        """All the rows of these streams in order of event time.
+        """All rows of these streams in order of event time.
 
-        As ``.union(…)``, but in order: a row leaves once the bounds of all the streams have passed it. While one of
-        them is silent the rows of the others wait, see `idle=` of the progress policies. Sinks get them in order as
-        those of `Stream.sort` do.
+        Like ``.union(…)``, but in order: a row is emitted once the bounds of all streams have passed it. While one of
+        them is silent, the rows of the others wait; see `idle=` of the progress policies. Sinks get rows in order as
+        with `Stream.sort`.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -398,16 +398,17 @@ class Stream(Outlets):
         suffix: str = "_right",
         name: str | None = None,
     ) -> Stream:
-        """Join with rows of `other` that have equal keys and are near in time.
+        """Join with the rows of `other` that have equal keys and are close in time.
 
-        `on`: the key columns, a mapping from ours to theirs, or one predicate: `near`,
-        `intersects`, `contains`, `dwithin`. `within`: `band`, `windows` or
-        `tumbling`; left out, or `always`, all rows there ever were are joined, and rows that nobody met come out at the
-        end of both streams.
-        `how`: inner, left, right, full, semi or anti. `where`: one more condition on the pairs of an inner join, as
-        a Spark SQL expression over ``l`` and ``r``. `time`: which of a result's two times the next operator goes by.
-        `method`: chosen before each epoch if left out; else a name, as ``"ewj"``, or the parameters of a method, as
-        ``pk.Ewj(probe=0.5)``.
+        - `on`: the key columns, a mapping from ours to theirs, or one predicate: `near`, `intersects`, `contains`,
+          `dwithin`.
+        - `within`: `band`, `windows` or `tumbling`. By default, or with `always`, the full history is joined, and
+          unmatched rows are emitted at the end of both streams.
+        - `how`: inner, left, right, full, semi or anti.
+        - `where`: another condition on the pairs of an inner join, a Spark SQL expression over ``l`` and ``r``.
+        - `time`: which of a result's two times is its event time.
+        - `method`: a name such as ``"ewj"``, or the parameters of a method, ``pk.Ewj(probe=0.5)``. By default it is
+          chosen before each epoch.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -486,13 +487,17 @@ class Stream(Outlets):
     ) -> Stream:
         """Join each row with the rows of a master table that have its key; the table may be larger than memory.
 
-        `table`: a master table (`pk.PageTable`, `pk.ParquetTable`, `pk.SqlTable`), a folder of Parquet files, an
-        Arrow table, or on Spark any batch DataFrame. `how`: inner, or left to keep rows that find nothing.
-        `freshness`: the table as it was when the flow first started (``"snapshot"``), or as it is in each epoch
-        (``"latest"``). `memory`: how much of the flow's memory to use. `max_age`: how long, in event time, a row may
-        wait for others that need the same part of the table; 0 for not at all. `shed`: what becomes of rows that arrive
-        faster than they can be answered; ``"considering"`` puts those aside for later that share their reads with the
-        fewest. `method`: chosen before each epoch if left out; else a name, as ``"cinlj"``.
+        - `table`: a master table (`pk.PageTable`, `pk.ParquetTable`, `pk.SqlTable`), a folder of Parquet files, an
+          Arrow table, or on Spark any batch DataFrame.
+        - `how`: inner, or left to keep rows without a match.
+        - `freshness`: the table as it was when the flow first started (``"snapshot"``), or as it is in each epoch
+          (``"latest"``).
+        - `memory`: how much of the flow's memory to use.
+        - `max_age`: how long, in event time, a row may wait for others that need the same part of the table; 0 for not
+          at all.
+        - `shed`: what to do if rows arrive faster than they can be answered. ``"considering"`` puts aside for later
+          those that share their reads with the fewest others.
+        - `method`: a name such as ``"cinlj"``. By default it is chosen before each epoch.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -547,10 +552,10 @@ class Stream(Outlets):
         slide: DurationLike | None = None,
         origin: DurationLike = 0,
     ) -> Windowed:
-        """Cut the stream into windows: of `range` every `slide` (one after the other without one), or any other kind.
+        """Cut the stream into windows: of `range` every `slide` (by default tumbling), or of any other kind.
 
         Other kinds: ``pk.session("30 min")``, ``pk.landmark("1 h")``, ``pk.rows(1000, 10)``,
-        ``pk.slide_by_tuple("5 min")``. Then say by which columns to group and what to aggregate.
+        ``pk.slide_by_tuple("5 min")``. Then group with ``.by(…)`` and aggregate with ``.agg(…)``.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -620,7 +625,7 @@ class Windowed:
         return f"<{self._window}{by} of {self._stream!r}: call .agg(…)>"
 
     def by(self, *columns: str) -> Windowed:
-        """Aggregate each value, or combination of values, of these columns by itself. Null is a value, too."""
+        """Group by these columns. Null is a group like any other."""
         for column in columns:
             if not isinstance(column, str):
                 raise ConfigError(f"by({column!r}) is not the name of a column. Write .by('shop', 'day').")
@@ -637,12 +642,12 @@ class Windowed:
         having: Any = None,
         **aggregates: AnyFunction,
     ) -> Stream:
-        """Aggregate the rows of each window and group: a result per window and group that has a row.
+        """Aggregate the rows of each window and group: one result per window and group that has a row.
 
-        Columns: those of `by`, `window_start`, `window_end` (exclusive), and the aggregates under their names. The
-        results leave once their window is complete. `having` keeps those for which a Spark SQL condition on these
-        columns holds, as ``.where(…)`` on the results does. `method` of sliding windows: chosen before each epoch if
-        left out; else a name, as ``"wid"``.
+        The results have the columns of `by`, `window_start`, `window_end` (exclusive), and the aggregates under their
+        names. A result is emitted once its window is complete. `having` is a Spark SQL condition on these columns, like
+        ``.where(…)`` on the results. `method` is for sliding windows: a name such as ``"wid"``; by default it is chosen
+        before each epoch.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -668,11 +673,11 @@ class Windowed:
         return results if having is None else _having(results, having)
 
     def top(self, n: int, of: str, name: str | None = None) -> Stream:
-        """The rows with the `n` greatest values of column `of` in each window and group, as they are.
+        """The rows with the `n` greatest values of column `of` in each window and group, unchanged.
 
-        A row leaves, once its window is complete, if fewer than `n` rows of its window and group have a greater value:
-        those that tie for the last place all do. Rows with null there never do. For the least values select their
-        negative first. Windows must not overlap: ``.window(range="10 s")``.
+        Once its window is complete, a row is emitted if fewer than `n` rows of its window and group have a greater
+        value: rows that tie for the last place are all emitted, rows with null never. For the smallest values select
+        their negative first. Windows must not overlap: ``.window(range="10 s")``.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()
@@ -818,7 +823,7 @@ _OF_THE_WRITER = {
     "sortby": "Spark sorts only within buckets, which to_format() cannot write. Use foreach_epoch(…)",
     "clusterby": "Spark clusters only tables of its catalog, and to_format() writes files. Use foreach_epoch(…)",
 }
-"""What Spark's writer takes by a method; as an option it would do nothing. Spark ignores the case of options."""
+"""Settings that Spark's writer takes through methods; as options they would have no effect, in upper or lower case."""
 
 
 def _writer_options(options: Mapping[str, Any], columns: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
