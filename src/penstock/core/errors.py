@@ -1,4 +1,4 @@
-"""What can go wrong, by family. Every message says what was wrong, the value, why, and what to write instead."""
+"""Errors, by family. Every message says what was wrong, the value, why it matters, and what to write instead."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.core.secrets import redacted
 
 
 class PenstockError(Exception):
-    """The root of every error penstock raises on purpose. No message shows the password of an address.
+    """Base class of all penstock errors. Messages never show the password in an address.
 
     >>> print(PenstockError("Cannot read s3://key:secret@bucket/rows"))
     Cannot read s3://key:***@bucket/rows
@@ -21,11 +21,11 @@ class PenstockError(Exception):
 
 
 class ConfigError(PenstockError):
-    """An argument that cannot mean what was wanted; raised while the flow is built, before anything runs."""
+    """An invalid argument; raised while the flow is built, before anything runs."""
 
     @classmethod
     def unknown_column(cls, argument: str, column: object, columns: Iterable[str], of: str = "this stream") -> Self:
-        """An argument names a column that its stream, or what else it speaks `of`, does not have."""
+        """An argument names a column that its stream, or whatever it is a column `of`, does not have."""
         known = list(columns)
         close = get_close_matches(column, known, n=1) if isinstance(column, str) else ()
         hint = f"Did you mean {close[0]!r}?" if close else f"Its columns are: {', '.join(known)}."
@@ -46,7 +46,7 @@ class ConfigError(PenstockError):
 
 
 class DurationError(ConfigError):
-    """A length of time that cannot be read, or not in the unit of the time column."""
+    """A duration that cannot be parsed, or does not fit the unit of the time column."""
 
 
 class TimeError(ConfigError):
@@ -54,19 +54,19 @@ class TimeError(ConfigError):
 
 
 class BandError(ConfigError):
-    """A band or window that can match nothing, or not on this time column."""
+    """A band or window that can match nothing, or does not fit the time column."""
 
 
 class PunctuationError(PenstockError):
-    """A punctuation that says nothing, speaks of what is not there, or is not of the kind that is needed."""
+    """A punctuation that is empty, names unknown columns, or is not of the kind that is needed."""
 
 
 class WindowError(ConfigError):
-    """A window that can hold nothing, never moves, or cannot be had on this stream."""
+    """A window that can hold nothing, never moves, or is not supported on this stream."""
 
 
 class PlanError(ConfigError):
-    """A multi-way join whose predicates or plan cannot be read, or leave a relation out."""
+    """A multi-way join whose predicates or plan cannot be parsed, or leave out a relation."""
 
     @classmethod
     def not_a_predicate(cls, text: object) -> Self:
@@ -87,7 +87,7 @@ class PlanError(ConfigError):
 
     @classmethod
     def names_no_stream(cls, text: object, column: str, aliases: Iterable[str]) -> Self:
-        """A condition names a column without its stream, or none of the streams that there are.
+        """A condition names a column without its stream, or an unknown stream.
 
         >>> print(PlanError.names_no_stream("x = 1", "x", ["a", "b"]))
         on='x = 1': which stream is 'x' of? Write a.x or b.x.
@@ -182,7 +182,7 @@ class PlanError(ConfigError):
 
 
 class SqlError(ConfigError):
-    """A query that cannot be read; the message shows the place."""
+    """A query that cannot be parsed or is not supported; the message shows the position."""
 
     @classmethod
     def at(cls, sql: str, start: int, stop: int, message: str) -> Self:
@@ -201,11 +201,11 @@ class SqlError(ConfigError):
 
 
 class BudgetError(PenstockError):
-    """Memory that was asked for and is not there: the budget refuses rather than overruns."""
+    """A request for more memory than the budget has left: the budget is never exceeded."""
 
 
 class StateError(PenstockError):
-    """A page or ledger that is missing or not what was written; never replaced by an empty state."""
+    """A page or ledger that is missing or damaged; it is never replaced by empty state."""
 
     @classmethod
     def missing(cls, path: str) -> Self:
@@ -217,7 +217,7 @@ class StateError(PenstockError):
 
     @classmethod
     def corrupt(cls, path: str, why: str) -> Self:
-        """A file that the ledger names holds something else than what was written."""
+        """A file that the ledger names is not what was written."""
         return cls(
             f"State file {path} is not what was written: {why}. No epoch can run on it and nothing was changed. "
             f"Restore the file from a backup of the checkpoint, or start the flow with a new checkpoint directory."
@@ -225,7 +225,7 @@ class StateError(PenstockError):
 
 
 class TableError(StateError):
-    """A master table that cannot be read as asked for, is not what was written, or was written by somebody else."""
+    """A master table that cannot be read, is damaged, or was changed by another writer."""
 
     @classmethod
     def missing(cls, path: str) -> Self:
@@ -237,7 +237,7 @@ class TableError(StateError):
 
     @classmethod
     def corrupt(cls, path: str, why: str) -> Self:
-        """A file of the table holds something else than what was written."""
+        """A file of the table is not what was written."""
         return cls(
             f"Table file {path} is not what was written: {why}. Nothing was read from it. "
             f"Restore the file from a backup of the table, or write the table again."
@@ -245,7 +245,7 @@ class TableError(StateError):
 
     @classmethod
     def conflict(cls, uri: str, expected: str, found: str) -> Self:
-        """Two writers began with the same version, and the other one was first."""
+        """Two writers started from the same version, and the other one committed first."""
         return cls(
             f"Table {uri} was at version {expected} when this change began and is at {found} now: another writer "
             f"changed it meanwhile, so this change was discarded. Read the table again and repeat the change."
@@ -253,7 +253,7 @@ class TableError(StateError):
 
 
 class CheckpointError(PenstockError):
-    """A checkpoint that belongs to another flow, another version, or an ended one; it is left untouched."""
+    """A checkpoint of another flow, another version, or a flow that has ended; it is left untouched."""
 
     @classmethod
     def other_rows(cls, uri: str, epoch: int, name: str, noted: str, found: str | None) -> Self:
@@ -268,7 +268,7 @@ class CheckpointError(PenstockError):
 
     @classmethod
     def damaged(cls, uri: str, name: str, why: str) -> Self:
-        """A file of Spark's that the next epoch depends on is not what Spark wrote."""
+        """One of Spark's files that the next epoch depends on is not what Spark wrote."""
         return cls(
             f"{name} of checkpoint {uri} is not what Spark wrote: {why}. Spark cannot resume from it, and nothing "
             f"was changed. Restore the whole folder from one backup, or start with a new checkpoint folder."
@@ -284,11 +284,11 @@ class CheckpointError(PenstockError):
 
 
 class LeaseError(CheckpointError):
-    """A checkpoint that another driver has; this one commits nothing to it."""
+    """A checkpoint that another driver holds; this driver commits nothing to it."""
 
     @classmethod
     def held(cls, uri: str, holder: str, patience: float) -> Self:
-        """A second start on a checkpoint whose flow runs."""
+        """A second start on the checkpoint of a running flow."""
         return cls(
             f"Checkpoint {uri} is in use: {holder} has it. Two drivers on one checkpoint would lose rows. "
             f"Stop the other one with query.stop(), or start with a new checkpoint folder. If it is dead, "
@@ -298,7 +298,7 @@ class LeaseError(CheckpointError):
 
     @classmethod
     def lost(cls, uri: str, mine: str, holder: str) -> Self:
-        """A driver that was taken for dead and finds another in its place."""
+        """A driver that was presumed dead and has been replaced by another."""
         return cls(
             f"This driver, {mine}, has lost its lease on checkpoint {uri} to {holder}, which saw no sign of life from "
             f"it. This epoch was not committed, and the flow continues there. Stop this driver."
@@ -306,7 +306,7 @@ class LeaseError(CheckpointError):
 
     @classmethod
     def committed(cls, uri: str, epoch: int) -> Self:
-        """Somebody else was faster to commit an epoch."""
+        """Another driver was faster to commit an epoch."""
         return cls(
             f"Epoch {epoch} of checkpoint {uri} was committed by another driver meanwhile; this one committed nothing. "
             f"Run only one driver; if it is this one, start it again."
@@ -314,7 +314,7 @@ class LeaseError(CheckpointError):
 
 
 class FlowError(PenstockError):
-    """A flow that is used in a way it cannot run, or an epoch that failed."""
+    """A flow that cannot run as written, or an epoch that failed."""
 
     @classmethod
     def in_epoch(cls, epoch: int, what: str, cause: str, remedy: str = "") -> Self:
@@ -351,7 +351,7 @@ class FlowError(PenstockError):
 
     @classmethod
     def in_aggregate(cls, name: str, column: str, step: str, cause: str) -> Self:
-        """A function of the user's own aggregate that raised an error, or gave something else than it must.
+        """A function of a user-defined aggregate that raised an error, or returned something invalid.
 
         >>> print(FlowError.in_aggregate("p90", "x", "lower_partials", "ZeroDivisionError: division by zero"))
         p90: lower_partials of the user-defined aggregate of 'x' failed: ZeroDivisionError: division by zero.

@@ -1,8 +1,8 @@
 """Progress: what a stream promises about the rows still to come.
 
-A bound p says: no later row has a time below p (strict: a row at p may still come). Bounds come from a policy
-that is fed what each epoch saw; they never go back, and one that comes late costs latency, never correctness.
-A row that breaks its bound is late and leaves by the late outlet.
+A bound p says that no later row has a time below p (strict: a row at p may still arrive). Bounds follow from a policy
+and from what each epoch has seen. They never go back, and a bound that comes late costs latency, never correctness. A
+row below its bound is late and leaves through the late outlet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.core.time import TIME_MIN, Time, clamp
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one epoch brought from one source: rows that count, their largest time, the largest punctuation."""
+    """What one epoch has seen of one source: its rows that are in time, their latest time, the highest punctuation."""
 
     rows: int = 0
     max_time: Time = TIME_MIN
@@ -28,7 +28,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """What a source has shown so far: all that a policy needs, small enough for a ledger.
+    """What has been seen of a source so far: all that a policy needs, small enough for a ledger.
 
     `recent` is kept by `bounded_tuples` only: (rows, largest time so far) of the latest epochs, oldest first.
     `heard` is when the latest row arrived, on the wall clock.
@@ -59,7 +59,7 @@ class Policy(Protocol):
         ...
 
     def check(self, unit: TimeUnit) -> None:
-        """Raise if this policy makes no sense on a time column that counts `unit`."""
+        """Raise an error if this policy makes no sense for a time column that counts `unit`."""
         ...
 
     def bound(self, track: Track, unit: TimeUnit, now: int) -> Time:
@@ -67,13 +67,13 @@ class Policy(Protocol):
         ...
 
     def bound_from_rows(self, max_time: Time, unit: TimeUnit) -> Time:
-        """The bound that having seen one row at `max_time` gives by itself; a shard may use it before the driver."""
+        """The bound that follows from a single row at `max_time`; a shard may use it before the driver does."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NoPromise:
-    """Nothing is promised: the bound stays where it is until the source ends."""
+    """Promises nothing: the bound does not move until the source ends."""
 
     idle: Duration | None = None
 
@@ -91,7 +91,7 @@ class NoPromise:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """Rows come in time order (ties allowed): the bound is the latest time seen."""
+    """Rows arrive in order of time (ties allowed): the bound is the latest time seen."""
 
     idle: Duration | None = None
 
@@ -130,7 +130,7 @@ class BoundedDelay:
 
 @dataclass(frozen=True, slots=True)
 class BoundedTuples:
-    """A row comes at most `count` rows after a later one: the bound is the latest time but for the last `count` rows.
+    """A row comes at most `count` rows after a later one: the bound is the latest time before the last `count` rows.
 
     Rows of one epoch have no order among themselves, so an epoch counts only once `count` rows came after it.
     """
@@ -139,7 +139,7 @@ class BoundedTuples:
     idle: Duration | None = None
 
     def check(self, unit: TimeUnit) -> None:
-        """The count must be one."""
+        """The count must be a number of rows."""
         if not is_whole(self.count):
             raise ConfigError(
                 f"bounded_tuples(count={self.count!r}) is not a number of rows. Write how many rows late one may be."
@@ -157,16 +157,16 @@ class BoundedTuples:
         return track.bound
 
     def bound_from_rows(self, max_time: Time, unit: TimeUnit) -> Time:
-        """Nothing: a shard does not see how many rows came."""
+        """None: a shard does not see how many rows arrived."""
         return TIME_MIN
 
 
 @dataclass(frozen=True, slots=True)
 class Punctuated:
-    """The source says itself, in `column`, from which time on its later rows are; null says nothing.
+    """The source itself states its bound, in `column`; null states nothing.
 
-    With `by`, a row speaks only of the later rows that have its values in these columns: of its group. `overall` is
-    then a second column, if there is one, that speaks of all groups.
+    With `by`, a value is the bound of one group only: of later rows with the same values in these columns. `overall` is
+    then an optional second column with the bound of all groups.
     """
 
     column: str
@@ -179,7 +179,7 @@ class Punctuated:
 
     @property
     def linear(self) -> str | None:
-        """The column that speaks of all later rows, if one does."""
+        """The column with the bound of all rows, if there is one."""
         return self.overall if self.by else self.column
 
     @property
@@ -192,13 +192,13 @@ class Punctuated:
         return track.mark
 
     def bound_from_rows(self, max_time: Time, unit: TimeUnit) -> Time:
-        """Nothing: times are no statement."""
+        """None: times state no bound."""
         return TIME_MIN
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Rows come in blocks of `length` of event time, in any order within one, and none before its block's turn.
+    """Rows arrive in blocks of `length` of event time, in any order within a block, one block after the other.
 
     A router that dumps its cache each minute sends such a stream. The bound is the start of the latest block seen.
     """
@@ -214,7 +214,7 @@ class Blocks:
             raise ConfigError(f"blocks(length={self.length}) must be positive. Write how much time one block holds.")
 
     def bound(self, track: Track, unit: TimeUnit, now: int) -> Time:
-        """Where the latest block seen starts."""
+        """The start of the latest block seen."""
         return self.bound_from_rows(track.max_time, unit)
 
     def bound_from_rows(self, max_time: Time, unit: TimeUnit) -> Time:
@@ -225,8 +225,8 @@ class Blocks:
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """Rows are nearly in order and event time follows the clock: the bound is the latest time seen; in a lull,
-    when that is more than `slack` behind the clock, the clock less `slack`.
+    """Rows are nearly in order and event time follows the clock: the bound is the latest time seen or, if that is more
+    than `slack` behind the clock, the clock less `slack`.
     """
 
     slack: Duration
@@ -243,7 +243,7 @@ class Timer:
             raise ConfigError(f"timer(slack={self.slack}) is negative. Write how far behind the clock a row may be.")
 
     def bound(self, track: Track, unit: TimeUnit, now: int) -> Time:
-        """The latest time seen, or the clock less the slack in a lull."""
+        """The latest time seen, or the clock less the slack, whichever is later."""
         lull = clamp(now - self.slack.on(unit))
         return lull if track.max_time < lull else track.max_time
 
@@ -253,7 +253,7 @@ class Timer:
 
 
 def ordered(*, idle: DurationLike | None = None) -> Ordered:
-    """Promise that rows come in time order; equal times are fine.
+    """Promise that rows arrive in order of time; equal times are fine.
 
     >>> ordered(idle="10 s").idle
     Duration(amount=10000000, kind='time')
@@ -289,13 +289,13 @@ def punctuated(
     overall: str | None = None,
     idle: DurationLike | None = None,
 ) -> Punctuated:
-    """Take the source's own word: `column` holds, where not null, a time that no later row lies below.
+    """Use the source's own punctuation: a value in `column` promises that no later row has a time below it.
 
-    With `by`, a row speaks of its own group only: no later row *with the same values in these columns* lies below.
-    Windows grouped by (at least) these columns then close group by group, and a row is late if it lies below the bound
-    of its own group. Null is a group like any other. `overall` names a column that speaks of all groups at once, for
-    operators that need a bound on all rows, as joins do; without it, that bound stays where it is until the source ends
-    or falls silent for `idle`.
+    Null promises nothing. With `by`, the
+    promise is about one group: no later row *with the same values in these columns* has a time below it.
+    Windows grouped by (at least) these columns then close group by group, and a row is late if it is below the bound of
+    its own group. Null is a group like any other. `overall` names a column with the bound of all groups, for operators
+    that need one, such as joins; without it, that bound does not move until the source ends or is silent for `idle`.
 
     >>> punctuated("complete_up_to").column
     'complete_up_to'
@@ -321,9 +321,9 @@ def punctuated(
 
 
 def blocks(length: DurationLike, *, origin: DurationLike = 0, idle: DurationLike | None = None) -> Blocks:
-    """Promise that rows come in blocks, each `length` of event time from `origin` on, one after the other.
+    """Promise that rows arrive in blocks of `length` of event time, counted from `origin`, one block after the other.
 
-    Where a source says itself that a block is over, use `punctuated`.
+    If the source itself says when a block is complete, use `punctuated`.
 
     >>> blocks("1 min").bound_from_rows(max_time=185_000_000, unit="microseconds")
     180000000
@@ -332,7 +332,7 @@ def blocks(length: DurationLike, *, origin: DurationLike = 0, idle: DurationLike
 
 
 def timer(slack: DurationLike, *, idle: DurationLike | None = None) -> Timer:
-    """Follow the data while there is some, and the clock less `slack` in a lull.
+    """Let the bound follow the data and, while the source is silent, the clock less `slack`.
 
     >>> timer("2 s").slack.amount
     2000000
@@ -373,7 +373,7 @@ def wake(tracks: Sequence[Track], policies: Sequence[Policy], units: Sequence[Ti
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What an operator promises about the results still to come, which have a row of each of its ports.
+    """What an operator promises about its later results, each of which has a row of each port.
 
     `individual`, by port: no later result has a row of that port with a time below it. `joint`: no later result has all
     its times below those of their ports; sound on its own and earlier than the individual bounds.
@@ -400,7 +400,7 @@ class Bounds:
 
     @property
     def earliest(self) -> Time:
-        """The bound on the earliest of a result's times: it takes all."""
+        """The bound on the earliest of a result's times: the lowest of all."""
         return min(self.individual)
 
 

@@ -37,7 +37,7 @@ Slide = Literal["each", "row-num", "rank"]
 class Sliding:
     """A window of `range` every `slide`: window w holds ``origin + (w+1)*slide - range <= t < origin + (w+1)*slide``.
 
-    With range = slide windows are tumbling. With range < slide rows between windows are in none.
+    With range = slide, windows are tumbling. With range < slide, rows between windows are in none.
 
     >>> ten = sliding("10 min", "1 min").on("microseconds")
     >>> [int(end[0]) for end in ten.wids(np.array([5_000_000]))]
@@ -233,7 +233,7 @@ class SlideByTuple:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Rows of a group with no silence longer than `gap` between neighbours: from the first to `gap` after the last.
+    """Rows of a group with no gap longer than `gap` between neighbours: from the first row to `gap` after the last.
 
     Two rows exactly `gap` apart share a session, as in Spark.
 
@@ -263,7 +263,7 @@ class Session:
 
 
 Window = Sliding | TupleWindow | PartitionedWindow | Landmark | SlideByTuple | Session
-"""What an aggregation can be asked to slide over its stream."""
+"""Every kind of window that an aggregation supports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +280,7 @@ class Slides:
     origin: int = 0
 
     def wids(self, times: Times) -> tuple[Wids, Wids]:
-        """Floors, never ceilings: those printed in Eq 5.3 contradict the extent.
+        """Floors, never ceilings: the ceilings in Eq 5.3 as printed contradict the extent.
 
         The range is taken off the origin, not added to the times, so that nothing leaves the axis on the way.
         """
@@ -429,10 +429,10 @@ class Sessions:
 
 
 def sliding(range: DurationLike, slide: DurationLike | None = None, origin: DurationLike = 0) -> Sliding:
-    """A window of `range` every `slide`; without a slide, one after the other (tumbling).
+    """A window of `range` every `slide`; without a slide, tumbling windows.
 
-    Windows end at `origin` and every `slide` before and after it. Spark and Flink align the starts: the windows differ
-    where `range` is not a multiple of `slide`. To get theirs, write ``origin=range``.
+    Windows end at `origin` and every `slide` before and after it. Spark and Flink align the starts, so their windows
+    differ if `range` is not a multiple of `slide`. To get theirs, write ``origin=range``.
 
     >>> print(sliding("1 h", "1 min"), sliding("5 min"))
     sliding(range=1 h, slide=1 min) sliding(range=5 min, slide=5 min)
@@ -445,7 +445,7 @@ def sliding(range: DurationLike, slide: DurationLike | None = None, origin: Dura
 def rows(
     range: int, slide: int | None = None, partition: str | tuple[str, ...] | None = None, order: str | None = None
 ) -> TupleWindow | PartitionedWindow:
-    """The latest `range` rows, every `slide` rows (one after the other without one); with `partition`, of each of them.
+    """The latest `range` rows, every `slide` rows (by default, tumbling); with `partition`, of each partition.
 
     >>> print(rows(1000, 10), rows(100, partition="device"))
     rows(range=1000, slide=10) rows(range=100, slide=100, partition=['device'])
@@ -468,7 +468,7 @@ def landmark(slide: DurationLike, origin: DurationLike = 0) -> Landmark:
 def slide_by_tuple(
     range: DurationLike, every: int = 1, by: Slide | None = None, row_num: str | None = None
 ) -> SlideByTuple:
-    """A window of `range` that ends at each distinct time, or at every `every`-th row by its number or rank.
+    """A window of `range` that ends at each distinct time, or at every n-th row by number or rank (`every`).
 
     `by` is ``"each"`` (a window per distinct time) if `every` is 1 and there is no `row_num`, otherwise ``"row-num"``.
 
@@ -482,7 +482,7 @@ def slide_by_tuple(
 
 
 def session(gap: DurationLike) -> Session:
-    """Rows with no silence longer than `gap` between them.
+    """Rows with no gap longer than `gap` between neighbours.
 
     >>> print(session("30 min"))
     session(gap=30 min)

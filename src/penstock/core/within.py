@@ -156,7 +156,7 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """Every pair matches, however far apart its rows are in time: both streams are kept from their beginning on.
+    """Every pair matches, however far apart its rows are in time: both streams are kept from their beginning.
 
     >>> [int(end[0]) for end in Always().reach("ticks").of(LEFT, np.array([7]))] == [TIME_MIN, TIME_MAX]
     True
@@ -231,7 +231,7 @@ def band(
 
 
 def windows(left: DurationLike, right: DurationLike, ends: Ends = "[]") -> Band:
-    """Give each stream its own window: a row of a stream can be met for as long as its stream's window is.
+    """Give each stream its own window: a row can be matched for as long as its stream's window.
 
     A pair matches iff ``l.time - right <= r.time <= l.time + left``.
 

@@ -1,4 +1,4 @@
-"""Flows in this process: the same graph and the same operators as on Spark, over Arrow tables, without a JVM."""
+"""Flows in this process: the same graph and operators as on Spark, over Arrow tables, without a JVM."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from penstock.storage.scans import files_of
 from penstock.storage.tables.reading import read_table
 
 _SMALLEST_SHARE = 1_000
-"""Bytes a shard needs at least: a few rows of arrivals and one of output."""
+"""Least memory of a shard, in bytes: a few rows of arrivals and one of output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,12 @@ class _Feed:
 
 
 class LocalFlow(Flow):
-    """A flow that runs here and now: sources are Arrow tables, or iterables of them, one per epoch.
+    """A flow in this process: sources are Arrow tables, or iterables of them, one per epoch.
 
-    `shards` cuts the key space as Spark's tasks would; the budget is divided over them. State that does not fit
-    goes to files in a temporary folder. Expressions have the values, types and errors that they have in Spark 4; one
-    that would have others in process is refused. Only the last digit may differ of what exp, ln, log2, log10, pow, sin,
-    cos, tan, atan, atan2, degrees and radians give.
+    `shards` cuts the key space as Spark's tasks would, and the budget is divided among them. State that does not fit
+    goes to files in a temporary folder. Expressions have the same values, types and errors as in Spark 4; one that
+    would differ is refused. Only the last digit of exp, ln, log2, log10, pow, sin, cos, tan, atan, atan2, degrees and
+    radians may differ.
 
     >>> flow = LocalFlow(memory="64 MB")
     >>> rows = flow.source([pa.table({"t": [1]}), pa.table({"t": [2]})], time="t").to_memory()
@@ -84,7 +84,7 @@ class LocalFlow(Flow):
         name: str | None = None,
         payload: Payload = "auto",
     ) -> Stream:
-        """Take rows from Arrow tables: one, or several in a list or a generator, one per epoch; see `Flow.source`.
+        """Add a source of Arrow tables: one, or a list or generator of them, one per epoch; see `Flow.source`.
 
         >>> flow = LocalFlow()
         >>> rows = flow.source((pa.table({"t": [n]}) for n in range(3)), time="t").to_memory()
@@ -94,10 +94,10 @@ class LocalFlow(Flow):
         return super().source(_Feed.of(data), time, progress, name, payload)
 
     def start(self, trigger: str | None = None) -> LocalQuery:
-        """Run over everything there is and leave the streams open; in process there is nothing to wait for.
+        """Process all rows of the sources and leave the streams open; in process there is nothing to wait for.
 
-        With a `trigger`, a lookup that may shed load has that time for an epoch, as on Spark: rows that it cannot
-        answer in it are put aside, and come out in silent epochs after the last.
+        With a `trigger`, a lookup that may shed load has that much time for an epoch, as on Spark: rows that it cannot
+        answer in time are put aside, and answered in silent epochs after the last.
         """
         query = self._run(None if trigger is None else read_trigger(trigger) / 1e6)
         while query._put_aside and not query._has_ended:
@@ -107,9 +107,9 @@ class LocalFlow(Flow):
     def run(self, *, end: bool = True) -> LocalQuery:
         """Run epoch after epoch until every source is exhausted; with `end`, one more ends the streams.
 
-        It is over sooner if every sink takes the `head` of a stream, and has it.
+        It ends earlier if every sink takes the `head` of a stream and has all of it.
 
-        Each epoch has all the time it takes: a lookup sheds no load here.
+        Each epoch takes as long as it needs: a lookup sheds no load here.
         """
         query = self._run(None)
         if end and not query._has_ended:

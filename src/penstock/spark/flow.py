@@ -1,4 +1,4 @@
-"""Flows on Spark: one Structured Streaming query over all the sources, an epoch per micro-batch."""
+"""Flows on Spark: one Structured Streaming query over all sources, one epoch per micro-batch."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ from penstock.storage.versioned import Checkpoint
 log = logging.getLogger("penstock")
 
 _SMALLEST_SHARE = 1_000_000
-"""Bytes a task needs at least: one page of arrivals and one chunk of output."""
+"""Least memory of a task, in bytes: one page of arrivals and one chunk of output."""
 
 _DEFAULT_TRIGGER = "1 s"
-"""How often an epoch begins where the user does not say; a heartbeat fills those without data."""
+"""How often an epoch starts by default; a heartbeat fills epochs without data."""
 
 
 class SparkFlow(Flow):
-    """A flow on Spark. `memory` is for all of its operators' tasks together, over the whole cluster.
+    """A flow on Spark. `memory` is for all tasks of its operators together, over the whole cluster.
 
-    `checkpoint` is a folder (a path or a URI) that holds the flow's state; a flow started again on it goes on where it
-    was, on any number of cores. `shards` is the number of tasks per operator: one per core, unless given.
+    `checkpoint` is the folder (a path or a URI) of the flow's state; a flow that is started again with it continues
+    where it stopped, on any number of cores. `shards` is the number of tasks per operator, by default one per core.
 
         flow = pk.Flow(spark, checkpoint="/data/paid", memory="512 MB")
         orders = flow.source(spark.readStream…, time="ts", progress=pk.bounded_delay("30 s"))
@@ -72,7 +72,8 @@ class SparkFlow(Flow):
         self._check_memory(memory)
 
     def start(self, trigger: str | None = None) -> SparkQuery:
-        """Start, and go on until stopped. An epoch begins every `trigger` (every second), with data or without."""
+        """Start the flow; it runs until stopped. An epoch starts every `trigger` (by default 1 s), with data or
+        without."""
         every = read_trigger(trigger or _DEFAULT_TRIGGER)
         query = self._query()
         query._engine.trigger = every / 1e6
@@ -81,9 +82,10 @@ class SparkFlow(Flow):
         return query
 
     def run(self, *, end: bool = True) -> SparkQuery:
-        """Run over everything that is there now. With `end`, then end the streams: all that was held back comes out.
+        """Process all rows available now. With `end`, then end the streams, which emits everything that was held back.
 
-        An ended flow refuses to start again on its checkpoint; ``run(end=False)`` leaves it open. On SIGTERM or Ctrl-C
+        An ended flow cannot be started again from its checkpoint; ``run(end=False)`` leaves it
+        open. On SIGTERM or Ctrl-C
         the running epoch commits, the streams stay open, and run() raises SystemExit or KeyboardInterrupt; a second
         signal cancels the epoch.
         """

@@ -1,4 +1,4 @@
-"""What a window aggregation is asked to do: windows, groups, aggregates, and what its results look like."""
+"""The config of a window aggregation: windows, groups, aggregates, and the columns of its results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from penstock.operators.aggregate.methods import METHODS, AggregateMethod, Aggre
 
 @dataclass(frozen=True, slots=True)
 class Early:
-    """Results of open windows come out as they stand, every so much of event time, and once more when complete.
+    """Emit the current results of open windows at an interval of event time, and the final ones when complete.
 
     >>> early("1 min").every.amount
     60000000
@@ -46,7 +46,7 @@ class Early:
 
 
 def early(every: DurationLike) -> Early:
-    """Ask for the results of open windows every so often: ``agg(…, emit=pk.early("1 min"))``.
+    """Emit the current results of open windows at an interval of event time: ``agg(…, emit=pk.early("1 min"))``.
 
     >>> print(early("1 min").every)
     1 min
@@ -58,8 +58,8 @@ def early(every: DurationLike) -> Early:
 
 
 Emit = Literal["final", "update"] | Early
-"""When results come out: once, when their window is complete; and before, at the end of every epoch that changed them,
-or every so much of event time. `EMITTED` says which."""
+"""When results are emitted: once, when their window is complete; or also before, at the end of every epoch that changed
+them, or at an interval of event time. `EMITTED` says which."""
 
 EMITTED = "emitted"
 """The column that says 'update' or 'early' of open windows and 'final' of complete ones; only if not all are final."""

@@ -490,11 +490,13 @@ class Edge(_Unsubtractable):
 
 @dataclass(frozen=True, slots=True)
 class UserDefined:
-    """Your own: `lift` values to partials row by row, `combine` two columns of partials pairwise, `lower` to results.
+    """A user-defined aggregate, by three functions and an optional inverse.
 
-    All take and give tuples of NumPy arrays, one per partial in `partials`; `combine` must be associative and
-    commutative. Null values are left out before `lift`; of no value the result is null. With `subtract`, the inverse
-    of `combine`, windows may also slide by subtraction.
+    `lift` turns values into partials row by row, `combine` combines two columns of partials pairwise, and `lower` turns
+    partials into results. All
+    take and return tuples of NumPy arrays, one per partial in `partials`; `combine` must be associative
+    and commutative. Null values are dropped before `lift`; the result of no values is null. With `subtract`, the
+    inverse of `combine`, windows may also slide by subtraction.
 
     >>> import numpy as np
     >>> product = UserDefined(

@@ -1,7 +1,7 @@
-"""How aggregates are written: ``count()``, ``sum("amount")``, ``quantile("latency", 0.99)`` …
+"""The aggregates that users write: ``count()``, ``sum("amount")``, ``quantile("latency", 0.99)`` …
 
-Every public function of this module is an aggregate, in Python and in SQL: `AGGREGATES` is the list of them. SQL does
-without parameters that must be named: there `count(CASE WHEN large THEN x END)` is ``count("x", where="large")``.
+Every public function of this module is an aggregate, in Python and in SQL; `AGGREGATES` lists them. SQL has no
+keyword-only parameters: `count(CASE WHEN large THEN x END)` is ``count("x", where="large")`` there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from penstock.operators.aggregate.sketches import ApproxCountDistinct, ApproxQua
 
 
 def count(column: str | None = None, *, where: str | None = None) -> Count:
-    """How many rows, or how many values of a column; with `where`, of the rows for which that boolean column is true.
+    """Number of rows, or of non-null values of a column; with `where`, only of rows for which that boolean column is
+    true.
 
     >>> count()
     Count(column=None)
@@ -35,7 +36,7 @@ def count(column: str | None = None, *, where: str | None = None) -> Count:
 
 
 def sum(column: str) -> Sum:
-    """The sum of a column; a window whose sum does not fit the result's type stops the flow with a `FlowError`.
+    """Sum of a column. A window whose sum does not fit the result's type stops the flow with a `FlowError`.
 
     >>> sum("amount")
     Sum(column='amount')
@@ -44,7 +45,7 @@ def sum(column: str) -> Sum:
 
 
 def min(column: str) -> Extreme:
-    """The least value of a column.
+    """Smallest value of a column.
 
     >>> min("price")
     Extreme(column='price', which='min')
@@ -53,7 +54,7 @@ def min(column: str) -> Extreme:
 
 
 def max(column: str) -> Extreme:
-    """The greatest value of a column.
+    """Greatest value of a column.
 
     >>> max("price")
     Extreme(column='price', which='max')
@@ -62,7 +63,7 @@ def max(column: str) -> Extreme:
 
 
 def mean(column: str) -> Mean:
-    """The mean of a column.
+    """Mean of a column.
 
     >>> mean("price")
     Mean(column='price')
@@ -71,7 +72,7 @@ def mean(column: str) -> Mean:
 
 
 def variance(column: str, of: Literal["sample", "population"] = "sample") -> Variance:
-    """The variance of a column.
+    """Variance of a column.
 
     >>> variance("price")
     Variance(column='price', root='variance', of='sample')
@@ -80,7 +81,7 @@ def variance(column: str, of: Literal["sample", "population"] = "sample") -> Var
 
 
 def stddev(column: str, of: Literal["sample", "population"] = "sample") -> Variance:
-    """The standard deviation of a column.
+    """Standard deviation of a column.
 
     >>> stddev("price", of="population")
     Variance(column='price', root='deviation', of='population')
@@ -89,7 +90,7 @@ def stddev(column: str, of: Literal["sample", "population"] = "sample") -> Varia
 
 
 def first(column: str) -> Edge:
-    """The value of the earliest row.
+    """Value of the earliest row.
 
     >>> first("price")
     Edge(column='price', which='first')
@@ -98,7 +99,7 @@ def first(column: str) -> Edge:
 
 
 def last(column: str) -> Edge:
-    """The value of the latest row.
+    """Value of the latest row.
 
     >>> last("price")
     Edge(column='price', which='last')
@@ -107,9 +108,9 @@ def last(column: str) -> Edge:
 
 
 def count_distinct(column: str, *, where: str | None = None) -> CountDistinct:
-    """How many different values, exactly; with `where`, in the rows for which that boolean column is true.
+    """Exact number of distinct values; with `where`, in the rows for which that boolean column is true.
 
-    However many of them count the values of one column, those are kept once.
+    Several of them over one column share one set of values.
 
     >>> count_distinct("user")
     CountDistinct(column='user')
@@ -120,7 +121,7 @@ def count_distinct(column: str, *, where: str | None = None) -> CountDistinct:
 
 
 def approx_count_distinct(column: str, precision: int = 12) -> ApproxCountDistinct:
-    """About how many different values; the standard error is ``1.04 / sqrt(2 ** precision)``.
+    """Approximate number of distinct values; the standard error is ``1.04 / sqrt(2 ** precision)``.
 
     >>> approx_count_distinct("visitor").precision
     12
@@ -129,7 +130,7 @@ def approx_count_distinct(column: str, precision: int = 12) -> ApproxCountDistin
 
 
 def quantile(column: str, share: float) -> Quantile:
-    """The value below which `share` of the values lie, exactly.
+    """Exact quantile: the value below which a fraction `share` of the values lie.
 
     >>> quantile("latency", 0.99)
     Quantile(column='latency', share=0.99)
@@ -138,7 +139,7 @@ def quantile(column: str, share: float) -> Quantile:
 
 
 def approx_quantile(column: str, share: float, size: int = 200) -> ApproxQuantile:
-    """About the value below which `share` of the values lie; its rank is off by about ``2.3 / size ** 0.9``.
+    """Approximate quantile; its rank is off by about ``2.3 / size ** 0.9``.
 
     >>> approx_quantile("latency", 0.99).share
     0.99
@@ -147,7 +148,7 @@ def approx_quantile(column: str, share: float, size: int = 200) -> ApproxQuantil
 
 
 def median(column: str) -> Quantile:
-    """The middle value.
+    """Median: the quantile at 0.5.
 
     >>> median("latency")
     Quantile(column='latency', share=0.5)
@@ -156,7 +157,7 @@ def median(column: str) -> Quantile:
 
 
 def mode(column: str) -> Mode:
-    """The most frequent value.
+    """Most frequent value.
 
     >>> mode("page")
     Mode(column='page')
@@ -165,7 +166,7 @@ def mode(column: str) -> Mode:
 
 
 def heavy_hitters(column: str, share: float) -> HeavyHitters:
-    """The values that make up at least `share` of all that are not null, exactly that included, with their counts.
+    """Values that make up at least a fraction `share` of all non-null values, with their counts.
 
     >>> heavy_hitters("src", 0.05)
     HeavyHitters(column='src', share=0.05)
@@ -174,7 +175,7 @@ def heavy_hitters(column: str, share: float) -> HeavyHitters:
 
 
 def collect_list(column: str) -> CollectList:
-    """All values, in order of time.
+    """List of all values, in order of time.
 
     >>> collect_list("page")
     CollectList(column='page')
@@ -183,7 +184,7 @@ def collect_list(column: str) -> CollectList:
 
 
 def collect_set(column: str) -> CollectSet:
-    """The different values, in order.
+    """List of the distinct values, in ascending order.
 
     >>> collect_set("page")
     CollectSet(column='page')

@@ -1,8 +1,8 @@
-"""Load shedding: which rows are put aside under overload, and when they come again. Nothing is lost, nothing doubled.
+"""Load shedding: which rows are put aside under overload, and when they return. Nothing is lost or duplicated.
 
 Overload is judged from the join's own rates, without a clock: a host says how often the table may be read in an epoch
-(`LookupJoin.quota`), and the last iteration told how many rows one read finishes. Rows that are put aside come again as
-if they arrived anew, once there is room.
+(`LookupJoin.quota`), and the last iteration shows how many rows one read finishes. Once there is room, rows that were
+put aside return as if they arrived again.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ Judge = Literal["all", "alg2"]
 
 @dataclass(frozen=True, slots=True)
 class Shedding:
-    """What becomes of rows that arrive faster than they can be answered.
+    """What to do with rows that arrive faster than they can be answered.
 
-    - ``"none"``: they wait, in files if they outgrow memory; whoever feeds the flow is to slow down.
-    - ``"keep"``: some are put aside before they enter, each as likely as the other.
+    - ``"none"``: they wait, in files if they outgrow memory; the source should slow down.
+    - ``"keep"``: some are put aside before they enter, chosen uniformly.
     - ``"considering"``: all enter; the oldest that still wait, which need the rarest parts of the table, are put
       aside. So the rows that are answered are those that share their reads, and more are. A method that has no queue
       of rows that wait for parts of the table sheds as ``"keep"`` does.
 
-    In the source `keep` loses its rows; here all that is put aside is answered later, by every policy.
+    In the literature `keep` loses its rows; here every policy answers later what it has put aside.
 
-    `position` says which waiting row chooses what is read while rows are shed: 1 the oldest, 0 the newest, or
-    ``"tune"`` to find the best. `to` is a folder elsewhere, a path or URI, for what is put aside; it is in the
-    checkpoint if not given. `judge` says what counts as finished by an iteration: all rows, or only those that were
-    not in the cache (``"alg2"``, as the source's listing has it, which sheds too early if many are).
+    `position` says which waiting row decides what is read while rows are shed: 1 the oldest, 0 the newest, or
+    ``"tune"`` to find the best. `to` is a folder, a path or URI, for rows that are put aside; by default they are in
+    the checkpoint. `judge` says which rows count as finished by an iteration: all, or only those that were not in the
+    cache (``"alg2"``, as in the published listing, which sheds too early if many were).
 
     >>> Shedding("considering", position=0.15).on
     True
@@ -45,7 +45,7 @@ class Shedding:
     to: str | None = None
     judge: Judge = "all"
     trial: int = 256
-    """A position is tried for so many reads before another is."""
+    """Number of reads for which a position is tried before the next one."""
 
     def __post_init__(self) -> None:
         if self.policy not in get_args(Shed):

@@ -1,6 +1,6 @@
-"""The list of a window join's methods, and the parameters of those that put joins off, named as in the source.
+"""The methods of window joins, and the parameters of those that defer joins, named as in the literature.
 
-Sizes are in bytes. What is left out follows from the budget of the task that runs the join.
+Sizes are in bytes. Defaults follow from the budget of the task that runs the join.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from penstock.core.within import LEFT, Within
 
 @dataclass(frozen=True, slots=True)
 class JoinMethod:
-    """What every method of a window join says of itself; its fields are its parameters."""
+    """What every method of a window join declares; its fields are its parameters."""
 
     inner_only: ClassVar[bool] = False
     defers: ClassVar[bool] = False
-    """Whether it puts joins off: a pair of rows may then come out after the bounds of both have passed."""
+    """Whether it defers joins: a pair may then be emitted after the bounds of both rows have passed."""
     in_order: ClassVar[bool] = False
-    """Whether results come out by the left row's time, and are held back for that."""
+    """Whether results are held back to be emitted in order of the left row's time."""
     holds: ClassVar[tuple[int, ...]] = ()
-    """The ports of pages from which no other method can go on."""
+    """The ports of pages that no other method can resume from."""
     windowless: ClassVar[bool] = False
-    """Whether it is for joins over the full history of both streams, and for no others."""
+    """Whether it is only for joins over the full history of both streams."""
     takes_over: ClassVar[bool] = True
-    """Whether it can go on from the pages of rows that other methods leave."""
+    """Whether it can resume from the pages of rows that other methods leave."""
 
     def check(self, unit: TimeUnit) -> None:
         """Raise an error unless the lengths of time among the parameters can be counted in `unit`."""
@@ -52,11 +52,11 @@ JoinMethodLike = str | JoinMethod
 
 @dataclass(frozen=True, slots=True)
 class Segments(JoinMethod):
-    """How much memory the windows of both streams may take, and the pages it is spent in.
+    """How much memory the windows of both streams may take, and the size of their pages.
 
-    `memory` is for both streams together (a quarter of the task's budget), `page` the size of a page (a 16th of the
-    memory, less if there are many partitions, at most 4 MB), `row` what a row counts (what it takes in Arrow), `chunk`
-    a basic window, the pages that lie together on disk (16 pages).
+    `memory` is for both streams together (by default a quarter of the task's budget), `page` the size of a page (a 16th
+    of the memory, less with many partitions, at most 4 MB), `row` the size of a row (its size in Arrow), `chunk` a
+    basic window: the pages that are stored together on disk (16 pages).
     """
 
     memory: int | None = None
@@ -82,7 +82,7 @@ class Segments(JoinMethod):
 
 @dataclass(frozen=True, slots=True)
 class Ewj(Segments):
-    """EWJ (spec 2.2): recent, frequent and invalidation blocks in memory, the rest on disk, probed now and then.
+    """EWJ (spec 2.2): recent, frequent and invalidation blocks in memory, the rest on disk, probed in batches.
 
     >>> Ewj(probe=0.5).frequent
     0.15
@@ -92,15 +92,15 @@ class Ewj(Segments):
     frequent: float = 0.15
     invalidation: float = 0.15
     probe: float = 0.95
-    """r: the part of the recent memory that fresh blocks may fill before they are dumped and probe the disk."""
+    """r: the fraction of the recent memory that fresh blocks may fill before they are dumped and probe the disk."""
     gain: float = 100
-    """δ: how many more matches a block must have had than a frequent one to take its place."""
+    """δ: how many more matches a block needs than a frequent one to replace it."""
     decay: float = 0.5
-    """α: what is left of productivity after it was used to choose frequent blocks; 0 resets it."""
+    """α: the factor by which productivity decays once it was used to choose frequent blocks; 0 resets it."""
     refresh: int = 5
-    """Epoch: how many probes until the frequent blocks are chosen anew."""
+    """Epoch: the number of probes until the frequent blocks are chosen again."""
     idle_gap: DurationLike | None = None
-    """How long after a probe an idle join may probe again: 15 seconds, or at once where time does not count those."""
+    """How long after a probe an idle join may probe again: 15 seconds, or at once if the time column has no seconds."""
 
     def __post_init__(self) -> None:
         Segments.__post_init__(self)
@@ -112,7 +112,7 @@ class Ewj(Segments):
 
 @dataclass(frozen=True, slots=True)
 class AhEwj(Segments):
-    """AH-EWJ (spec 2.4): EWJ by hash partitions, with memory that moves to the slower stream and sequential writes.
+    """AH-EWJ (spec 2.4): EWJ with hash partitions, memory that shifts to the slower stream, and sequential writes.
 
     >>> AhEwj().partitions
     8
@@ -123,20 +123,20 @@ class AhEwj(Segments):
     frequent: float = 0.15
     invalidation: float = 0.15
     least: float = 0.3
-    """N_rec_min: the part of the recent memory that a stream never falls below."""
+    """N_rec_min: the fraction of the recent memory that a stream always keeps."""
     probe: float = 0.9
-    """r: the part of the least recent memory that fresh blocks may fill before they probe the disk."""
+    """r: the fraction of the least recent memory that fresh blocks may fill before they probe the disk."""
     gain: float = 0.4
-    """ρ: by how much more productive a block, or more frequent a stream, must be to win over another."""
+    """ρ: how much more productive a block, or more frequent a stream, must be to replace another."""
     decay: float = 0.4
-    """α: what is left of productivity and arrival counts after each epoch of theirs."""
+    """α: the factor by which productivity and arrival counts decay after each of their epochs."""
     flush: int | None = None
-    """N_flush, in bytes: what a dump writes at a time; a basic window."""
+    """N_flush, in bytes: how much a dump writes; a basic window."""
     train: int = 3
-    """Train size in flushes: pages of so many dumps may change places on disk."""
+    """Train size, in flushes: pages of this many dumps may be reordered on disk."""
     refresh: int = 5
     count_epoch: DurationLike | None = None
-    """t_epoch: how often arrival counts decay: 10 seconds, or at each step where time is a mere number."""
+    """t_epoch: how often arrival counts decay: every 10 seconds, or at each step if time is a plain number."""
     idle_gap: DurationLike | None = None
 
     def __post_init__(self) -> None:
@@ -153,7 +153,7 @@ class AhEwj(Segments):
 
 @dataclass(frozen=True, slots=True)
 class Rpwj(Segments):
-    """RPWJ (spec 2.3): the rate-based progressive join with windows; flushes partitions, joins from disk when idle.
+    """RPWJ (spec 2.3): the rate-based progressive join with windows. Flushes partitions, and joins from disk when idle.
 
     >>> Rpwj().flush
     0.4
@@ -161,24 +161,24 @@ class Rpwj(Segments):
 
     partitions: int = 8
     flush: float = 0.4
-    """N_flush: the part of the memory that a flush frees."""
+    """N_flush: the fraction of the memory that a flush frees."""
     slide: DurationLike | None = None
-    """τ: how often all is joined and what is over leaves; a tenth of both windows together."""
+    """τ: how often everything is joined and expired rows are purged; by default a tenth of both windows together."""
     decay: float = 0.4
-    """α: what is left of arrival counts after each epoch of theirs."""
+    """α: the factor by which arrival counts decay after each of their epochs."""
     count_epoch: DurationLike | None = None
     idle_gap: DurationLike | None = None
-    """The least time between two reactive stages: 15 seconds, or none where time does not count those."""
+    """The least time between two reactive stages: 15 seconds, or none if the time column has no seconds."""
     high_mark: int = 100
-    """So many blocks of arrivals at once are processed block by block …"""
+    """From this many blocks of arrivals at once on, they are processed block by block …"""
     low_mark: int = 2
-    """… until fewer than so many come at once: these are processed as they are."""
+    """… until fewer than this many arrive at once: these are processed directly."""
     read_memory: int = 1 << 20
-    """M_read: the buffer that disk reads go through."""
+    """M_read: the buffer for disk reads, in bytes."""
     access_time: float = 8.29e-3
-    """t_A: seconds to position the disk."""
+    """t_A: seconds for a disk seek."""
     read_rate: float = 20e6
-    """1 / C_R: bytes a second that the disk reads."""
+    """1 / C_R: bytes that the disk reads per second."""
 
     def __post_init__(self) -> None:
         Segments.__post_init__(self)
@@ -191,7 +191,7 @@ class Rpwj(Segments):
             raise ConfigError(f"slide={self.slide!r} must be positive: how often rows may leave.")
 
     def step(self, within: Within, unit: TimeUnit) -> int:
-        """Rows are let go of once every slide."""
+        """Rows are purged once every slide."""
         if self.slide is not None:
             return max(1, Duration.of(self.slide).on(unit, "slide"))
         first, last = within.reach(unit).of(LEFT, np.zeros(1, np.int64))
@@ -199,11 +199,11 @@ class Rpwj(Segments):
 
 
 Deferring = Ewj | AhEwj | Rpwj
-"""The parameters of the methods that put off joins with what is on disk."""
+"""The parameters of the methods that defer joins with pages on disk."""
 
 
 def read_method(method: JoinMethodLike) -> JoinMethodLike:
-    """Read ``method=``: a name, however it is spelled, or the parameters of a method.
+    """Read ``method=``: a name, in any spelling, or the parameters of a method.
 
     >>> read_method("AH-EWJ"), read_method(Ewj(probe=0.5)).probe
     ('ah_ewj', 0.5)

@@ -1,4 +1,4 @@
-"""What a join by distance is asked for: pairs of vectors that are near each other, ``on=pk.near("embedding", …)``."""
+"""The config of a join by distance: pairs of vectors that are near each other, ``on=pk.near("embedding", …)``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from penstock.kernels.vectors import LEAST, MOST, Points, is_list, is_numeric, l
 from penstock.operators.window_join.matching import Looked, Matching, listed
 
 Metric = Literal["euclidean", "cosine"]
-"""How far two vectors are apart: the length of their difference, or 1 less the cosine of the angle between them."""
+"""The distance of two vectors: the length of their difference, or 1 less the cosine of the angle between them."""
 
 _WIDER = 1e-5
 """Cells are wider than the distance by this part, so that nothing is near to a cell beyond the next."""
@@ -56,12 +56,12 @@ def near(
 ) -> NearVectors:
     """Join rows whose vectors are at most `distance` apart: ``on=pk.near("embedding", distance=0.3)``.
 
-    A vector is a column of lists of numbers, or several columns of numbers, 2 to 1,024 of them; `right` names those of
-    the other stream if it calls them otherwise. A pair matches iff the squared differences, in float64 and added up
-    dimension after dimension, come to at most `distance` squared. With `metric` ``"cosine"`` the distance is 1 less the
-    cosine: of vectors divided by their lengths, half of that sum must be at most `distance`. Vectors of different
-    lengths are never near each other, nor is one that is null or has an element that is null or no finite number, nor,
-    for ``"cosine"``, one of zeros. `cell` is how wide the cells of the grid are that rows are sorted by.
+    A vector is a column of lists of numbers, or several columns of numbers, 2 to 1,024 of them; `right` names the
+    columns of the other stream if their names differ. A pair matches iff the sum of squared differences, in float64 and
+    one dimension after the other, is at most `distance` squared. With `metric` ``"cosine"`` the distance is 1 - cos:
+    vectors are divided by their lengths, and half of that sum must be at most `distance`. Vectors of different lengths
+    never match, nor does one that is null, has an element that is null or not finite or, for ``"cosine"``, is all
+    zeros. `cell` is the width of the grid cells that rows are sorted by.
 
     >>> import pyarrow as pa
     >>> import penstock as pk

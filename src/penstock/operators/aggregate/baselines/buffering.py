@@ -41,11 +41,11 @@ _OPEN = "__open"
 
 @dataclass(frozen=True, slots=True)
 class Buffering(AggregateMethod):
-    """The baseline: rows wait in a buffer, and a window closes when a row arrives `slack` past its end.
+    """A baseline: rows wait in a buffer, and a window closes when a row arrives `slack` past its end.
 
-    Bounds play no part, so results give none either. A row that comes after one of its windows has closed is lost to
-    all of them ('consistent') or to the closed ones only ('generous'). A slack of at least the disorder
-    loses nothing.
+    Bounds are not used, so results have none either. A row that arrives after one of its windows has closed is lost to
+    all of them ('consistent') or only to the closed ones ('generous'). With a slack of at least the disorder, nothing
+    is lost.
 
     >>> Buffering("5 s").late
     'consistent'

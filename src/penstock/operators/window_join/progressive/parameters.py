@@ -1,4 +1,4 @@
-"""The parameters of joins without a window: how much memory rows may take, and what leaves it first."""
+"""The parameters of joins without a window: how much memory rows may take, and which leave it first."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from penstock.operators.window_join.progressive.policies import DriftRate, Per, 
 
 @dataclass(frozen=True, slots=True)
 class Progressive(JoinMethod):
-    """What all of them have: `memory` for the rows of both streams (a quarter of the task's budget), in bytes.
+    """Parameters of all methods: `memory` for the rows of both streams, in bytes (a quarter of the task's budget).
 
-    `row` is what a row counts (what it takes in Arrow), `partitions` into how many parts the keys of either stream are
-    cut, `flush` the part of the memory that is freed at a time. With `cut` ``"adaptive"`` keys are dealt out anew
-    between epochs once the largest partition gets 1.5 times the rows of the average one.
+    `row` is the size of a row (its size in Arrow), `partitions` the number of partitions of the keys of each stream,
+    `flush` the fraction of the memory that a flush frees. With `cut` ``"adaptive"``, keys are redistributed between
+    epochs once the largest partition has 1.5 times the rows of the average one.
     """
 
     memory: int | None = None
@@ -44,7 +44,7 @@ class Progressive(JoinMethod):
 
     @abc.abstractmethod
     def policy(self) -> Policy:
-        """What says which rows leave memory."""
+        """The policy that decides which rows leave memory."""
 
     def _check_fraction(self, name: str) -> None:
         value = getattr(self, name)
@@ -57,14 +57,14 @@ _MOST_PARTITIONS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Rrpj(Progressive):
-    """RRPJ: what has had the fewest results per row leaves memory first.
+    """RRPJ: the rows with the fewest results per row leave memory first.
 
-    `sigma` below 1 is amortised RRPJ: that part of the results counted so far is left after each flush, so that what is
-    productive now stays though it was not before; 1 is RRPJ as it was published. ``"auto"`` is 1 while streams are
-    steady and 0 while they drift, whichever predicts the results better. `per`: results are divided by the rows that
-    ``"arrived"``, those ``"resident"``, or by ``"nothing"`` (JGradient). `by` ``"row"`` is RRPJ-F: results are counted
-    row by row, which takes 8 bytes for each and chooses better where a partition's rows differ; the youngest `grace` of
-    them leave last.
+    `sigma` below 1 is amortised RRPJ: counted results decay by this factor at each flush, so that rows that are
+    productive now stay even if they were not before; 1 is RRPJ as published. ``"auto"`` is 1 while streams are steady
+    and 0 while they drift, whichever predicts the results better. `per`: results are divided by the rows that
+    ``"arrived"``, by those ``"resident"``, or by ``"nothing"`` (JGradient). `by` ``"row"`` is RRPJ-F: results are
+    counted per row, which takes 8 bytes each and chooses better if a partition's rows differ; the youngest fraction
+    `grace` of them leaves last.
 
     >>> Rrpj(sigma=0.5).partitions
     64
@@ -88,7 +88,7 @@ class Rrpj(Progressive):
                 raise ConfigError(f"{name}={getattr(self, name)!r} is not one of {', '.join(known)}.")
 
     def policy(self) -> Policy:
-        """By partition, or row by row."""
+        """By partition, or by row."""
         if self.by == "row":
             return RowRate(self.partitions, self.grace)
         if self.sigma == "auto":
