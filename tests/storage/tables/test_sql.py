@@ -352,6 +352,24 @@ def test_a_duckdb_file_is_left_to_writers_between_epochs(duckdb):
         duckdb.run(f"INSERT INTO people VALUES ({100 + n}, 'new')")
 
 
+def test_an_answer_that_is_refused_half_way_can_be_asked_for_again_at_once(database):
+    """DuckDB answers one question at a time, and an error keeps what its frames hold."""
+    database.run("CREATE TABLE wide (id BIGINT, note VARCHAR(2000))")
+    rows = ", ".join(f"({n}, '{n:01000d}')" for n in range(6_000))
+    database.run(f"INSERT INTO wide VALUES {rows}")
+    table = database.table("wide", ("id",)).open()
+    budget = Budget(40_000_000)
+    small = table.within(budget)
+    with budget.hold(budget.room - 1_000_000, "something else"):
+        try:
+            small.scan(0)
+        except BudgetError:
+            assert len(get(small, [1])) == 1
+        else:
+            pytest.fail("the answer should not have fit")
+    assert small.scan(0).num_rows == 6_000
+
+
 @pytest.mark.parametrize("where", ["this process", "another"])
 def test_a_duckdb_file_that_is_being_written_says_that_it_has_one_writer_or_many_readers(duckdb, where):
     duckdb.run(*PEOPLE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,6 +27,7 @@ from penstock.storage.tables.arrow import sorted_master
 from penstock.storage.tables.databases import (
     Column,
     Database,
+    Parts,
     Source,
     TableName,
     ask,
@@ -289,19 +291,21 @@ class OpenSqlTable:
         lost = source.changed_query is None and not found.num_rows
         return Changes(None if lost or found.num_rows > _CHANGED_KEYS else not_null(found, self.keys))
 
-    def _fetched(self, question: Callable[[Database], Iterator[pa.Table]]) -> pa.RecordBatch:
+    def _fetched(self, question: Callable[[Database], Parts]) -> pa.RecordBatch:
         """The rows of an answer, charged as they come: refused as soon as they are too many to be sorted here."""
         with self._budget.tab(f"an answer of {self._source}") as charge:
 
-            def charged(parts: Iterator[pa.Table]) -> Iterator[pa.Table]:
-                for part in parts:
-                    charge(_COPIES * part.nbytes)
-                    yield part
+            def charged(parts: Parts) -> Parts:
+                # An error keeps its frames, and those the answer: what is refused must be closed to be asked for again.
+                with closing(parts):
+                    for part in parts:
+                        charge(_COPIES * part.nbytes)
+                        yield part
 
             rows = ask(self._source.source, lambda database: _all(charged(question(database)), self._source.shape))
             return sorted_master(not_null(rows, self.keys), self.keys)
 
-    def _range(self, database: Database, partition: int) -> Iterator[pa.Table]:
+    def _range(self, database: Database, partition: int) -> Parts:
         source = self._source
         edges = [None, *source.ranges, None]
         first, (low, high) = quoted(self.keys[0]), edges[partition : partition + 2]

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from penstock.storage.tables.databases.pool import Source, ask, connected, shown
-from penstock.storage.tables.databases.protocol import Column, Database, TableName, quoted, selected
+from penstock.storage.tables.databases.protocol import Column, Database, Parts, TableName, quoted, selected
 
-__all__ = ["Column", "Database", "Source", "TableName", "ask", "connected", "quoted", "selected", "shown"]
+__all__ = ["Column", "Database", "Parts", "Source", "TableName", "ask", "connected", "quoted", "selected", "shown"]

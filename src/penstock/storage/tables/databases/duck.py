@@ -6,21 +6,30 @@ as long as a table is open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.core.errors import BudgetError, TableError
-from penstock.storage.tables.databases.protocol import Column, Parameter, TableName, apart, quoted, selected, typed
+from penstock.storage.tables.databases.protocol import (
+    Column,
+    Parameter,
+    Parts,
+    TableName,
+    apart,
+    quoted,
+    selected,
+    typed,
+)
 
 _KEYS = "penstock_keys"
 
 _MEMORY = "256MB"
 """What DuckDB may take for itself while no task says otherwise: unasked, most of the machine's."""
 
-_LEAST_MEMORY = 16 << 20
-"""With less it cannot look some ten thousand keys up."""
+_LEAST_MEMORY = 32 << 20
+"""With less it cannot look up some ten thousand keys, or read rows of 20 kB."""
 
 _ROWS = 2_048
 """Rows that come at a time: as many as DuckDB works on."""
@@ -116,13 +125,15 @@ class DuckDb:
         """By counting, which DuckDB does without reading rows."""
         return int(self._run(f"SELECT count(*) FROM {quoted(*table)}").column(0)[0].as_py())
 
-    def query(self, sql: str, parameters: Sequence[Parameter], columns: Sequence[Column]) -> Iterator[pa.Table]:
+    def query(self, sql: str, parameters: Sequence[Parameter], columns: Sequence[Column]) -> Parts:
         """The rows of a query that reads these columns, in parts."""
         import duckdb
 
         try:
-            for batch in self._connection.sql(sql, params=list(parameters) or None).to_arrow_reader(_ROWS):
-                yield typed(pa.Table.from_batches([batch]), columns)
+            answer = self._connection.sql(sql, params=list(parameters) or None)
+            with answer.to_arrow_reader(_ROWS) as batches:
+                for batch in batches:
+                    yield typed(pa.Table.from_batches([batch]), columns)
         except duckdb.OutOfMemoryException as error:
             raise BudgetError(
                 f"DuckDB has too little memory for this answer. Give the flow more memory=. {error}"
@@ -139,7 +150,7 @@ class DuckDb:
 
     def look_up(
         self, table: TableName, columns: Sequence[Column], keys: Sequence[Column], values: Sequence[pa.Array]
-    ) -> Iterator[pa.Table]:
+    ) -> Parts:
         """The keys as a table, without a copy, joined with the one that is looked up in."""
         given = pa.Table.from_arrays(list(values), names=[f"k{place}" for place in range(len(keys))])
         # A key that is no value of the column's type is null then, and found in no row.

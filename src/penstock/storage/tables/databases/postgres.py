@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from penstock.storage.tables.databases.protocol import (
     PART,
     Column,
     Parameter,
+    Parts,
     TableName,
     apart,
     bound,
@@ -117,7 +118,7 @@ class Postgres:
             return int(known)
         return int(self._run(f"SELECT count(*) FROM {quoted(*table)}").column(0)[0].as_py())
 
-    def query(self, sql: str, parameters: Sequence[Parameter], columns: Sequence[Column]) -> Iterator[pa.Table]:
+    def query(self, sql: str, parameters: Sequence[Parameter], columns: Sequence[Column]) -> Parts:
         """The rows of a query that reads these columns, in parts."""
         return self._parts(sql, parameters, columns)
 
@@ -132,7 +133,7 @@ class Postgres:
 
     def look_up(
         self, table: TableName, columns: Sequence[Column], keys: Sequence[Column], values: Sequence[pa.Array]
-    ) -> Iterator[pa.Table]:
+    ) -> Parts:
         """All keys as one array for each key column, joined with the table where it is."""
         sent = _well_formed([_sent(array, key) for array, key in zip(values, keys, strict=True)], keys)
         sql = _found(f"SELECT {selected(columns)} FROM {quoted(*table)}", sent, keys)
@@ -160,9 +161,7 @@ class Postgres:
         """Let go of it."""
         self._connection.close()
 
-    def _parts(
-        self, sql: str, parameters: Sequence[Parameter] | pa.RecordBatch, columns: Sequence[Column]
-    ) -> Iterator[pa.Table]:
+    def _parts(self, sql: str, parameters: Sequence[Parameter] | pa.RecordBatch, columns: Sequence[Column]) -> Parts:
         with self._connection.cursor() as cursor:
             cursor.adbc_statement.set_options(**{_BATCH_BYTES: str(PART)})
             cursor.execute(sql, parameters=parameters if len(parameters) else None)

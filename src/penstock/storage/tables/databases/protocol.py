@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +17,9 @@ Parameter = int | float | str | None
 
 PART = 1 << 18
 """Rows come from a database in parts of so many bytes, as far as that is known beforehand."""
+
+Parts = Generator[pa.Table, None, None]
+"""The rows of an answer. Close it to let the database go on to the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class Database(Protocol):
         """How many rows a table has, roughly if that is cheaper."""
         ...
 
-    def query(self, sql: str, parameters: Sequence[Parameter], columns: Sequence[Column]) -> Iterator[pa.Table]:
+    def query(self, sql: str, parameters: Sequence[Parameter], columns: Sequence[Column]) -> Parts:
         """The rows of a query that reads these columns, in parts of about `PART` bytes as they come."""
         ...
 
@@ -74,7 +77,7 @@ class Database(Protocol):
 
     def look_up(
         self, table: TableName, columns: Sequence[Column], keys: Sequence[Column], values: Sequence[pa.Array]
-    ) -> Iterator[pa.Table]:
+    ) -> Parts:
         """The rows that have one of some keys, in few requests, however many keys there are; in parts as well."""
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +15,7 @@ from penstock.storage.tables.databases.protocol import (
     PART,
     Column,
     Parameter,
+    Parts,
     TableName,
     apart,
     bound,
@@ -66,7 +67,7 @@ class Sqlite:
         """By counting."""
         return int(self._run(f"SELECT count(*) FROM {quoted(*table)}")[0][0])
 
-    def query(self, sql: str, parameters: Sequence[Parameter], columns: Sequence[Column]) -> Iterator[pa.Table]:
+    def query(self, sql: str, parameters: Sequence[Parameter], columns: Sequence[Column]) -> Parts:
         """The rows of a query that reads these columns, in parts."""
         cursor, count = self._connection.execute(sql, parameters), _FIRST
         while rows := cursor.fetchmany(count):
@@ -86,7 +87,7 @@ class Sqlite:
 
     def look_up(
         self, table: TableName, columns: Sequence[Column], keys: Sequence[Column], values: Sequence[pa.Array]
-    ) -> Iterator[pa.Table]:
+    ) -> Parts:
         """Some thousand keys at a time: they take some hundred bytes each on their way."""
         sent = [bound(array, key, key.sent) for array, key in zip(values, keys, strict=True)]
         most = min(_MOST_PARAMETERS, self._connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)) // len(keys)
