@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -176,6 +177,16 @@ class TestVacuum:
         (tmp_path / "payload" / "linked").symlink_to(tmp_path.parent)
         with pytest.raises(Exception, match="payload/linked is a symbolic link"):
             checkpoint.vacuum()
+
+
+def test_the_folder_of_a_missing_segment_stays_so_that_it_can_be_put_back(home, tmp_path):
+    (segment,) = written(home, 0, rows(0, 10))
+    folder, _, name = segment.path.rpartition("/")
+    shutil.move(segment.path, tmp_path / "aside")
+    assert segments.delete_segments(folder, frozenset({name})) == (0, 0)
+    shutil.move(tmp_path / "aside", segment.path)
+    assert segments.delete_segments(folder)[0] == 1
+    assert not os.path.exists(folder)
 
 
 def test_a_folder_that_is_not_there_has_nothing_to_delete():

@@ -178,7 +178,8 @@ def _chunks(source: pa.NativeFile) -> Iterator[bytes]:
 def delete_segments(folder: str, kept: frozenset[str] = frozenset()) -> tuple[int, int]:
     """Delete segments of a folder, finished or not, but for some; how many there were, and their bytes.
 
-    The folder goes if nothing else is in it. What has another name stays, and so do links.
+    The folder goes if nothing is to be kept or left in it, so that a missing segment can be put back where it was. What
+    has another name stays, and so do links.
     """
     files, root = find_folder(folder)
     count = size = 0
@@ -191,6 +192,6 @@ def delete_segments(folder: str, kept: frozenset[str] = frozenset()) -> tuple[in
             continue
         count, size = count + 1, size + int(files.get_file_info(path).size or 0)
         delete_own(files, path)
-    if not listed(files, root) and files.get_file_info(root).type == fs.FileType.Directory:
+    if not kept and not listed(files, root) and files.get_file_info(root).type == fs.FileType.Directory:
         files.delete_dir(root)
     return count, size
