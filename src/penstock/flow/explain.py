@@ -25,10 +25,10 @@ from penstock.flow.sinks import Sink
 from penstock.planner.families import Steering, explain_method
 
 Pilots = Mapping[str, Steering]
-"""Who chooses for the operators whose method was left open, by their names."""
+"""The pilots of the operators whose method was left open, by operator name."""
 
 Joins = Mapping[str, Sequence[str]]
-"""What there is to say of joins of several streams, by the names of the operators that their results leave."""
+"""Lines about multi-way joins, by the names of the operators that emit their results."""
 
 
 def explain(
@@ -41,9 +41,9 @@ def explain(
     homes: Sequence[str] = (),
     joins: Joins | None = None,
 ) -> Explanation:
-    """The plan of a flow as text, sinks first, each indented under what it feeds; `homes` say where payload is.
+    """The plan of a flow as text, sinks first, inputs indented below; `homes` are lines on where payload is.
 
-    `joins` is what there is to say of joins of several streams.
+    `joins` are lines about multi-way joins.
     """
     share = memory // slots
     tasks = "one task" if slots == 1 else f"{slots} tasks"
@@ -100,7 +100,7 @@ def _describe_operator(node: OperatorNode, report: Report, pilot: Steering | Non
 
 
 def _counted(node: OperatorNode, report: Report) -> list[str]:
-    """What an operator's own counts say over all epochs that are known."""
+    """What an operator reports of its own counts, over all known epochs."""
     reports = [epoch.operators[node.name] for epoch in report.epochs if node.name in epoch.operators]
     if not reports:
         return []

@@ -1,4 +1,4 @@
-"""Failures of an epoch in a line or two: what a person reads first, before the chained original."""
+"""Failures of an epoch in a line or two: what users read first, before the chained original."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FULL = re.compile(r"No space left on device|File too large|Disk quota exceeded"
 
 
 def in_a_line(text: str) -> str:
-    """The first line of a message that says something, shortened.
+    """The first informative line of a message, shortened.
 
     >>> in_a_line("\\n  no route\\n\\tto host")
     'no route'
@@ -22,7 +22,7 @@ def in_a_line(text: str) -> str:
 
 
 def named(error: BaseException) -> str:
-    """An error of Python as the last line of a traceback shows it.
+    """A Python error as in the last line of a traceback.
 
     >>> named(KeyError("shop"))
     "KeyError: 'shop'"
@@ -31,7 +31,7 @@ def named(error: BaseException) -> str:
 
 
 def is_full(text: str) -> bool:
-    """Whether a message tells of a disk, a quota or a file that is full.
+    """Whether a message says that a disk, a quota or a file is full.
 
     >>> is_full("[Errno 28] No space left on device")
     True

@@ -1,4 +1,5 @@
-"""The graph of a flow: immutable nodes from sources to the streams that sinks take, and the questions hosts ask it."""
+"""The graph of a flow: immutable nodes from sources to the inputs of sinks, and the questions that hosts ask about
+it."""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ from penstock.operators.aggregate.config import EMITTED
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Node:
-    """A stream in the graph: its columns, the unit of its event time, and the column that shows it, if one does.
+    """A stream in the graph: its columns, the unit of its event time, and the column that holds it, if there is one.
 
-    Event time travels with the rows even where no column shows it; `timed` is False only where it cannot, after a
-    join of streams whose time columns were projected away.
+    Event time travels with the rows even if no column holds it; `timed` is False only if it cannot, after a join of
+    streams whose time columns were dropped.
     """
 
     columns: pa.Schema
@@ -34,7 +35,7 @@ class Node:
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The streams it is made from."""
+        """The streams that it is made from."""
         return ()
 
 
@@ -46,17 +47,18 @@ class SourceNode(Node):
     progress: Policy
     data: Any
     payload: Payload = "row"
-    """Where the columns are that only results need."""
+    """Where the columns that only results need are kept."""
     files: bool = False
     """Whether its rows are in files that can be read again."""
     row: str | None = None
-    """The last column, if rows can leave payload behind: where each is in its source; null if it has all of it."""
+    """The last column, if rows can leave payload behind: the place of each row in its source; null if the row has all
+    of it."""
     home: Any = None
-    """The host's own: what finds the payload of such rows."""
+    """The host's object that finds the payload of such rows."""
     lets_go: frozenset[Path] = frozenset()
-    """What they leave behind,"""
+    """The columns that they leave behind,"""
     width: float = 0.0
-    """and about how many bytes that has in a row."""
+    """and about how many bytes these take per row."""
 
     @property
     def given(self) -> pa.Schema:
@@ -66,7 +68,7 @@ class SourceNode(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SelectNode(Node):
-    """Columns computed from each row; it `expands` if a row may become several, or none, as by explode."""
+    """Columns computed from each row; it `expands` if a row may become several, or none, as with explode."""
 
     input: Node
     expressions: tuple[Any, ...]
@@ -92,7 +94,8 @@ class WhereNode(Node):
 
 
 class Fetched(NamedTuple):
-    """Columns that rows get from their source: by which column of row numbers, and for each which field it is there."""
+    """Columns that rows fetch from their source: by which column of places, and which field of the source each one
+    is."""
 
     row: str
     home: Any
@@ -101,7 +104,7 @@ class Fetched(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FetchNode(Node):
-    """Rows with the payload that stayed in their sources; those that have brought theirs stay as they are."""
+    """Rows with the payload that stayed in their sources; rows that carry their payload pass unchanged."""
 
     input: Node
     fetched: tuple[Fetched, ...]
@@ -114,7 +117,7 @@ class FetchNode(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class UnionNode(Node):
-    """All the rows of several streams of the same columns: Meld."""
+    """All rows of several streams with the same columns: Meld."""
 
     members: tuple[Node, ...]
 
@@ -125,13 +128,13 @@ class UnionNode(Node):
 
 
 StepNode = SelectNode | WhereNode | FetchNode
-"""What a row passes by itself."""
+"""The stateless steps, which a row passes alone."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StatementNode(Node):
-    """What the rows of a source say of their groups, taken before any other step: the columns of a group, and as event
-    time the bound of its later rows. Every row counts that says something, also one that is late or has no time.
+    """The statements of a source's rows about their groups, taken before any other step: the columns of a group, and as
+    event time the bound of its later rows. Every row with a statement counts, even if it is late or has no time.
     """
 
     input: SourceNode
@@ -146,7 +149,7 @@ class StatementNode(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OperatorNode(Node):
-    """A stream that an operator with state makes: what it is asked to do, and the rows of each of its ports."""
+    """The results of an operator with state: its config, and the row types of its ports."""
 
     name: str
     config: Operator
@@ -156,13 +159,13 @@ class OperatorNode(Node):
     clock: tuple[str, ...]
     """The columns of the results that their event time is made from; two for 'latest' and 'earliest'."""
     timing: Timing = "column"
-    """How it is made from them."""
+    """How it follows from them."""
     pairs: Pairs | None = None
     """A condition on its results, if they are pairs."""
     memory: int | None = None
-    """What of the flow's memory it may take; all that there is if not given."""
+    """How much of the flow's memory it may use; by default all."""
     part: Part | None = None
-    """What it is of a join of several streams."""
+    """Its part in a multi-way join."""
 
     def __post_init__(self) -> None:
         """Refuse updates of windows as input, unless each row is answered by itself."""
@@ -172,7 +175,7 @@ class OperatorNode(Node):
 
     @property
     def statements(self) -> StatementNode | None:
-        """What is said of its groups, if something is."""
+        """The statements about its groups, if there are any."""
         return next((part for part in self.inputs if isinstance(part, StatementNode)), None)
 
 
@@ -185,20 +188,21 @@ class Pairs:
 
 
 MISSED = ("missed_from", "missed_until")
-"""Columns of late rows beside a window aggregation: where the first window that they missed starts, the last ends."""
+"""Columns of the late rows of a window aggregation: the start of the first window that they missed, the end of the
+last."""
 
 
 def check_unique(columns: pa.Schema, what: str) -> None:
-    """Refuse columns of which two have one name."""
+    """Raise an error if two columns have the same name."""
     twice = first_twice(columns.names)
     if twice is not None:
         raise ConfigError(f"{what} two columns {twice!r}. Give one of them another name.")
 
 
 def late_columns(node: Node) -> pa.Schema:
-    """The columns of a stream's late rows: those of all its sources, which one it was, why, and the windows missed.
+    """The columns of a stream's late rows: those of all its sources, the source, the reason, and the windows missed.
 
-    Where two sources give a name different types, the late rows have it as text.
+    If two sources have a column of the same name and different types, late rows have it as text.
     """
     kinds: dict[str, pa.DataType] = {}
     for field in (field for source in sources_of(node) for field in source.given):
@@ -211,7 +215,7 @@ def late_columns(node: Node) -> pa.Schema:
 
 
 def windows_of(node: Node) -> OperatorNode | None:
-    """The operator whose windows a stream has, all or some of them, if it is one alone."""
+    """The operator whose windows a stream holds, all or some of them, if it is only one."""
     while isinstance(node, StepNode):
         node = node.input
     return node if _has_windows(node) else None
@@ -222,7 +226,7 @@ def _has_windows(node: Node) -> TypeGuard[OperatorNode]:
 
 
 def updates_of(node: Node) -> OperatorNode | None:
-    """The operator whose open windows a stream has as well as the final ones, if there is one.
+    """The operator whose open windows a stream holds besides the final ones, if there is one.
 
     Updates pass through everything but ``.where("emitted = 'final'")``.
     """
@@ -252,17 +256,17 @@ def _counts_updates(node: OperatorNode, windows: OperatorNode) -> ConfigError:
 
 
 def passes(column: str | None, expressions: Sequence[Any]) -> bool:
-    """Whether a select hands a column on untouched."""
+    """Whether a select passes a column on unchanged."""
     return any(str(e).strip() in ("*", column, f"`{column}`", f"Column<'{column}'>") for e in expressions)
 
 
 def time_type(node: Node) -> pa.DataType | None:
-    """The type of the column that shows the event time of a stream, if one does."""
+    """The type of the column that holds the event time of a stream, if there is one."""
     return None if node.time is None else node.columns.field(node.time).type
 
 
 def clock_of(node: Node) -> tuple[tuple[str, ...], Timing]:
-    """The columns that show the event time of a stream's rows, none if none do, and how it is made from them."""
+    """The columns that hold the event time of a stream's rows, if any, and how it follows from them."""
     if node.time is not None:
         return (node.time,), "column"
     if isinstance(node, OperatorNode):
@@ -275,9 +279,9 @@ def clock_of(node: Node) -> tuple[tuple[str, ...], Timing]:
 
 
 def keeps_time(node: Node, source: SourceNode) -> bool:
-    """Whether each row that `source` gives a stream has its own time there, on whatever way it comes.
+    """Whether each row of `source` keeps its own time in a stream, on every path to it.
 
-    It has not behind windows, where the time is the window's, nor behind a join that goes by the other row's.
+    It does not after windows, where the time is the window's, nor after a join that keeps the other row's time.
     """
     parts = [(port, part) for port, part in enumerate(node.inputs) if source in sources_of(part)]
     if isinstance(node, OperatorNode) and not all(
@@ -288,7 +292,7 @@ def keeps_time(node: Node, source: SourceNode) -> bool:
 
 
 def reach_of(node: Node) -> int:
-    """How far the event time of a stream's rows may be from that of the sources' rows: what windows add to it."""
+    """How far windows may move the event time of a stream's rows from that of the sources' rows."""
     reach: dict[Node, int] = {}
     for part in walk(node):
         own = part.config.reach if isinstance(part, OperatorNode) else 0
@@ -297,7 +301,7 @@ def reach_of(node: Node) -> int:
 
 
 def ahead_of(node: Node) -> int | None:
-    """How much later than the rows of its sources rows of a stream may be, or rows that wait for it; None if anything.
+    """How much later than the rows of its sources a stream's rows, or rows that wait for it, may be; None if unlimited.
 
     >>> import penstock as pk
     >>> flow = pk.LocalFlow()
@@ -320,12 +324,12 @@ def sources_of(*nodes: Node) -> list[SourceNode]:
 
 
 def guards_of(*nodes: Node) -> list[OperatorNode]:
-    """Every operator that turns rows of a source away."""
+    """Every operator that rejects rows of a source as late."""
     return [node for node in operators_of(*nodes) if node.config.finds_late]
 
 
 def guarded_by(node: OperatorNode) -> SourceNode:
-    """The source whose rows an operator turns away."""
+    """The source whose rows an operator rejects as late."""
     source = node.inputs[0]
     if not isinstance(source, SourceNode):
         raise TypeError(f"{node.name} turns rows away that are not a source's")

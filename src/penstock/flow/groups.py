@@ -1,4 +1,4 @@
-"""Sources that speak of one group at a time: how their bounds reach the windows that can use them."""
+"""Sources with a bound per group: how these bounds reach the windows that can use them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from penstock.operators.progress.guard import Guard
 
 
 def guarded(source: SourceNode, by: tuple[str, ...], name: str) -> OperatorNode:
-    """A source behind the guard that turns away rows below the bound of their own group."""
+    """A source behind the guard that rejects rows below the bound of their own group."""
     statements = _statements(source, by)
     return OperatorNode(
         columns=source.columns,
@@ -38,9 +38,9 @@ def guarded(source: SourceNode, by: tuple[str, ...], name: str) -> OperatorNode:
 
 
 def statements_for(node: Node, by: tuple[str, ...]) -> StatementNode | None:
-    """What says when groups of `by` are complete in a stream: only if they are groups of its source, unchanged.
+    """The statements that complete groups of `by` in a stream, if they are groups of its source, unchanged.
 
-    Rows have to come from the source within their epoch, so that all that came before a statement is there when it is:
+    Rows must reach the stream within their epoch, so that all rows before a statement are there when it applies: only
     through conditions, projections that keep the columns of a group, and lookups in which no row waits.
     """
     steps: list[Node] = []
@@ -58,7 +58,7 @@ def _answers_at_once(node: Node) -> TypeGuard[OperatorNode]:
 
 
 def check_progress(node: OperatorNode) -> None:
-    """Raise if an operator waits for a bound that only the end of a source that speaks of groups would move."""
+    """Raise an error if an operator waits for a bound that a source with bounds per group moves only at its end."""
     if not node.config.waits_for_bounds:
         return
     for source in sources_of(node):

@@ -1,7 +1,7 @@
-"""The joins of several streams in a flow: those that were written as one, and chains of joins of two that might be.
+"""The multi-way joins of a flow: those written as one, and chains of joins of two that could be.
 
-A chain ``a.join(b, …).join(c, …)`` of inner joins has the results of one join of all its streams if it does not matter
-which times of pairs its joins go by: without windows, or with the same tumbling windows. Then any order will do.
+A chain ``a.join(b, …).join(c, …)`` of inner joins has the same results as one join of all its streams if the times of
+its pairs do not matter: without windows, or with the same tumbling windows. Then it may run in any order.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _PASSED = re.compile(r"(?:`([^`]+)`|(\w+))(?:\s+AS\s+(?:`([^`]+)`|(\w+)))?", re.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joined:
-    """A join of several streams in a flow: what each of its operators is of it, and which sources each stream has."""
+    """A multi-way join in a flow: the part of each of its operators, and the sources of each stream."""
 
     join: PlannedJoin
     parts: Mapping[str, Part]
     sources: Mapping[str, tuple[SourceNode, ...]]
 
     def later(self, rel: str) -> float:
-        """Bytes, in a row of a stream, of columns that it is joined by later than at its first join."""
+        """Bytes per row of a stream in the key columns of joins after its first one."""
         plan = self.join.plan
         first = next(part.node for part in self.parts.values() if Leaf(rel) in part.ports)
         columns = [
@@ -42,12 +42,12 @@ class Joined:
 
     @property
     def root(self) -> str:
-        """The operator that its results leave."""
+        """The operator that emits its results."""
         return next(name for name, part in self.parts.items() if part.node == self.join.plan.root)
 
 
 def joins_of(operators: Sequence[OperatorNode], results: Sequence[Node]) -> list[Joined]:
-    """All joins of several streams among the operators of a flow, inputs first; `results` are what its sinks take."""
+    """All multi-way joins among the operators of a flow, inputs first; `results` are the inputs of its sinks."""
     written: dict[int, dict[OperatorNode, Part]] = {}
     for node in operators:
         if node.part is not None:
@@ -80,7 +80,7 @@ def _chains(operators: Sequence[OperatorNode], results: Sequence[Node]) -> Itera
 
 
 class _Chain:
-    """The joins of two that lead to one, as far as their order does not matter."""
+    """The joins of two that lead to one, as long as their order does not matter."""
 
     def __init__(self, last: OperatorNode, taken: Mapping[Node, int]) -> None:
         self._last = last
@@ -91,7 +91,7 @@ class _Chain:
         self._names = _names(self._streams)
 
     def joined(self) -> Joined | None:
-        """The chain as one join; None if it has two streams only, one twice, or a key is computed in between."""
+        """The chain as one join; None if it has only two streams, one of them twice, or a key computed in between."""
         if len(self._streams) < 3 or len(self._names) < len(self._streams):
             return None
         on = [each for node in self.joins for each in self._predicates(node)]

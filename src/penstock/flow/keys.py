@@ -15,7 +15,7 @@ _FAMILIES = (
     (pa.string(), pa.large_string()),
     (pa.binary(), pa.large_binary()),
 )
-"""Types each of which has all values of those before it."""
+"""Types that hold all values of those before them."""
 
 _SIGNED = {kind.bit_width: kind for kind in _FAMILIES[0]}
 _UNITS = ("s", "ms", "us")
@@ -23,7 +23,7 @@ _UNITS = ("s", "ms", "us")
 
 
 def common_key(left: pa.Field, right: pa.Field) -> pa.DataType:
-    """The type that both keys are compared as. A dictionary is compared as what it stands for.
+    """The type that both keys are compared as. A dictionary is compared by its values.
 
     >>> common_key(pa.field("a", pa.int32()), pa.field("b", pa.int64()))
     DataType(int64)
@@ -44,9 +44,9 @@ def common_key(left: pa.Field, right: pa.Field) -> pa.DataType:
 
 
 def table_key(own: pa.Field, key: pa.Field) -> pa.DataType:
-    """The type that a stream's key is looked up as: that of the table's; an error if it does not have all its values.
+    """The type that a stream's key is looked up as: the table's; an error if that cannot hold all its values.
 
-    A dictionary that the stream's keys may have no room in is looked up as what it stands for.
+    A dictionary that may have no room for the stream's keys is looked up by its values.
 
     >>> table_key(pa.field("a", pa.large_string()), pa.field("b", pa.string()))
     DataType(string)
@@ -66,7 +66,7 @@ def table_key(own: pa.Field, key: pa.Field) -> pa.DataType:
 
 
 def check_clocks(times: Mapping[str, pa.DataType | None]) -> None:
-    """Raise if the times of some streams are moments, and those of others what a clock shows somewhere.
+    """Raise an error if some streams have timestamps with a time zone and others without.
 
     >>> check_clocks({"left": pa.timestamp("us"), "right": pa.timestamp("us"), "third": None})
     """
@@ -147,7 +147,7 @@ def _has_name_in_sql(kind: pa.DataType) -> bool:
 
 
 def values_of(kind: pa.DataType) -> pa.DataType:
-    """What a dictionary stands for; any other type as it is."""
+    """The value type of a dictionary; any other type unchanged."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 

@@ -1,4 +1,4 @@
-"""When the rows of a join of several streams get their payload: what is written, and what it asks of sources."""
+"""When the rows of a multi-way join get their payload: ``materialize=``, and what it means for the sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Results get their payload late: in their epoch, or `decoupled` from the join, in the epoch after it."""
+    """Results get their payload late: in their own epoch or, `decoupled` from the join, in the next one."""
 
     decoupled: bool = False
 
@@ -27,9 +27,9 @@ class Late:
 
 
 def late(*, decoupled: bool = False) -> Late:
-    """Let the results of ``flow.join`` get their payload late; `decoupled`, they follow an epoch after the join.
+    """Let the results of ``flow.join`` get their payload late; `decoupled`, one epoch after the join.
 
-    The join is then done with an epoch as soon as it knows which rows meet. ``materialize=pk.late()`` is
+    The join then finishes an epoch as soon as it knows which rows match. ``materialize=pk.late()`` is
     ``materialize="late"``.
 
     >>> import penstock as pk, pyarrow as pa
@@ -44,7 +44,7 @@ def late(*, decoupled: bool = False) -> Late:
 
 
 _CONTRARY = {("late", "row"), ("early", "source"), ("early", "segments")}
-"""What materialize= and payload= cannot say of the same source."""
+"""Combinations of materialize= and payload= that contradict each other for one source."""
 
 _IN: dict[Payload, str] = {"row": "the row", "source": "the source", "segments": "segments"}
 
@@ -52,7 +52,7 @@ _IN: dict[Payload, str] = {"row": "the row", "source": "the source", "segments":
 def asked_by_stream(
     streams: Iterable[str], materialize: Materialize | Late | Mapping[str, Materialize]
 ) -> Mapping[str, Materialize]:
-    """What is asked of each stream that something is asked of."""
+    """``materialize=`` by stream, for the streams that it names."""
     written = "late" if isinstance(materialize, Late) else materialize
     return written if isinstance(written, Mapping) else dict.fromkeys(streams, written)
 

@@ -1,7 +1,7 @@
-"""Joins of several streams: what is written is read and checked, and put together from joins of two as a plan says.
+"""Multi-way joins: reads and checks the arguments, and builds the join from joins of two by a plan.
 
-Every stream is a relation with an alias. Inside, its columns carry its number, so that no two have one name; the last
-step gives them back the names that users know.
+Every stream is a relation with an alias. Internally, its columns are prefixed with its number, so that no two have the
+same name; the last step restores the names that users know.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ End = tuple[str, str]
 """A column of a relation: (alias, column)."""
 
 KeyLike = str | Sequence[str]
-"""The columns that tell rows of a stream apart: one, or several."""
+"""The columns that identify a row of a stream: one, or several."""
 
 _OWN = 16
-"""Bytes that every row takes on its way to a join, beside its columns: the hash of its key, and its time."""
+"""Bytes of every row on its way to a join besides its columns: the hash of its key, and its time."""
 
 _TEXT = 16
-"""Bytes of a text, where nothing is known of it."""
+"""Assumed bytes of a string."""
 
 _PLAIN = 8
-"""Bytes of a column that was computed."""
+"""Assumed bytes of a computed column."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,20 +73,20 @@ class Relation:
 
     @property
     def time(self) -> str:
-        """The column that shows its event time."""
+        """The column with its event time."""
         return str(self.stream._node.time)
 
     @property
     def prefix(self) -> str:
-        """What leads the names of its columns until the join is done."""
+        """The prefix of its columns' names inside the join."""
         return f"r{self.place}_"
 
     def inside(self, column: str) -> str:
-        """What a column is called until the join is done."""
+        """The name of a column inside the join."""
         return f"{self.prefix}{column}"
 
     def renamed(self) -> Stream:
-        """The stream, with its columns as they are called inside."""
+        """The stream, with the names of its columns inside the join."""
         node = self.stream._node
         return self.stream._made(
             SelectNode(
@@ -100,14 +100,14 @@ class Relation:
 
 
 class Side(NamedTuple):
-    """A part of the plan, built: its rows, and the relations in them."""
+    """A part of the plan that has been built: its rows, and the relations in them."""
 
     rows: Stream
     relations: tuple[Relation, ...]
 
 
 class MultiWay:
-    """One join of several streams while it is built."""
+    """One multi-way join while it is built."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class MultiWay:
         method: MultiJoinMethodLike = "auto",
         when: Literal["at once", "later"] = "at once",
     ) -> Stream:
-        """The results, in the epoch of their last row or `later`: in the one after that."""
+        """The results, in the epoch of their last row or, with `later`, in the next one."""
         self._check_time(time)
         called, by = self._flow._operator_name(name, "join"), read_method(method)
         chosen, why = self._plan(plan, method, called)

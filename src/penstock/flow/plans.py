@@ -1,4 +1,4 @@
-"""A join of several streams while a flow runs: its plan, what that was chosen by, and which operator is which part."""
+"""A multi-way join while a flow runs: its plan, what it was chosen by, and which operator is which part of it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from penstock.planner.multi_way.assumptions import Keys
 from penstock.planner.multi_way.costs import Relation
 
 Materialize = Literal["auto", "early", "late"]
-"""Rows bring their payload; results fetch it; or whichever costs less."""
+"""Rows carry their payload; results fetch it; or whichever costs less."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedJoin:
-    """One join of several streams, which operators are parts of."""
+    """One multi-way join, whose parts are operators."""
 
     name: str
     plan: Plan
@@ -24,20 +24,20 @@ class PlannedJoin:
     """Why it runs by this plan."""
     keys: Keys = field(default_factory=dict)
     sizes: Mapping[str, Relation | None] = field(default_factory=dict)
-    """What was known of its streams when the plan was chosen."""
+    """What was known about its streams when the plan was chosen."""
     widths: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """About how many bytes the columns have that streams are joined by: (stream, column)."""
+    """About how many bytes the join columns take, by (stream, column)."""
     asked: Mapping[str, Materialize] = field(default_factory=dict)
-    """When rows of each stream are to get their payload."""
+    """When rows of each stream get their payload."""
     leaves_payload: bool = True
-    """Whether rows of files may leave it there where nobody asks for it."""
+    """Whether rows of files may leave it there by default."""
     instead: str = ""
     """For a chain of joins of two: how to write it as one join, ``…plan`` standing for the plan."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """What an operator is of a join: a node of its plan, and which nodes the rows of its ports are of."""
+    """An operator's part in a join: a node of its plan, and the nodes that the rows of its ports belong to."""
 
     join: PlannedJoin
     node: Tree

@@ -1,4 +1,4 @@
-"""What sources promise of the rows still to come, and which of their bounds consumers can use: for `explain()`."""
+"""What sources promise about later rows, and which of their bounds consumers can use: for `explain()`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.operators.progress.describe import Describe
 
 
 def describe_sources(*nodes: Node) -> list[str]:
-    """A line for each source that `nodes` are made from: its promise, and which bounds count for whom."""
+    """A line for each source of `nodes`: its promise, and which of its bounds each consumer can use."""
     operators = operators_of(*nodes)
     return [
         f"source {source.name} promises {promise(source.progress)}; {_uses(source, operators)}"
@@ -74,7 +74,7 @@ def _uses(source: SourceNode, operators: Sequence[OperatorNode]) -> str:
 
 
 def _leads(source: SourceNode, node: Node) -> bool:
-    """Whether a stream has the bounds of a source: nothing between them makes bounds of its own."""
+    """Whether a stream has the bounds of a source: nothing in between has its own bounds."""
     transparent = isinstance(node, OperatorNode) and node.config.passes_updates
     if isinstance(node, SelectNode | WhereNode | UnionNode) or transparent:
         return any(_leads(source, part) for part in node.inputs)

@@ -1,4 +1,4 @@
-"""What a query measured: a record of each of the latest epochs, the sums over all of them, and how they read."""
+"""What a query has measured: a record of each of the latest epochs, totals over all of them, and both as text."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from penstock.core.waits import Waits
 from penstock.flow.display import table
 
 KEPT = 1000
-"""Epochs whose reports are kept one by one."""
+"""Number of epochs whose reports are kept individually."""
 
 _SHOWN = 10
-"""Epochs that a notebook shows."""
+"""Number of epochs that a notebook shows."""
 
 
 class PortReport(NamedTuple):
-    """What arrived at a port of an operator in one epoch: rows, their bytes, and those of columns it only passes on.
+    """What arrived at a port of an operator in one epoch: rows, their bytes, and the bytes that are only passed on.
 
     >>> PortReport(rows=2, bytes=80, payload=48)
     PortReport(rows=2, bytes=80, payload=48)
@@ -39,20 +39,20 @@ class OperatorReport:
     state_bytes: int = 0
     pages: int = 0
     phases: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of its tasks: waiting for input, working, handing over output, settling its state."""
+    """Seconds of its tasks by phase: waiting for input, working, handing over output, writing its state."""
     peak_memory: int = 0
-    """The most bytes that one task of the operator had charged to its budget."""
+    """Peak of the bytes that one task of the operator had charged to its budget."""
     method: str = ""
-    """By which method it ran."""
+    """The method that it ran by."""
     deferred: int = 0
-    """Results that came out after the epoch in which the later of their rows arrived."""
+    """Results that were emitted after the epoch in which the later of their rows arrived."""
     bytes_read: int = 0
-    """Bytes of the pages that it looked at."""
+    """Bytes of the pages that it read."""
     bytes_written: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
-    """What else it counts: a lookup its hits, misses, reads of the table, rows that wait."""
+    """Other counts of the operator: for a lookup its hits, misses, reads of the table and waiting rows."""
     waits: Waits | None = None
-    """Rows of a lookup that have yet to be answered, and how old the oldest is: ``waits.rows``, ``waits.oldest``."""
+    """Waiting rows of a lookup, and how old the oldest is: ``waits.rows``, ``waits.oldest``."""
     ports: tuple[PortReport, ...] = ()
     """What arrived at each of its inputs."""
 
@@ -63,7 +63,7 @@ class OperatorReport:
 
     @property
     def share_out(self) -> float | None:
-        """About which part of the pairs is out that its rows so far have; None but for joins without a window.
+        """Estimated fraction of the pairs of its rows so far that was emitted; None except for joins without a window.
 
         >>> OperatorReport(counts={"expected": 400, "owed": 100}).share_out
         0.75
@@ -74,18 +74,18 @@ class OperatorReport:
 
 @dataclass(frozen=True, slots=True)
 class EpochReport:
-    """One epoch: what came in, what was late, what went out, how far each source has promised, how long it took."""
+    """One epoch: rows in, late rows, rows out, the bound of each source, and how long it took."""
 
     epoch: int
     seconds: float
     rows_in: Mapping[str, int] = field(default_factory=dict)
-    """Rows that each source gave, including late ones."""
+    """Rows of each source, including late ones."""
     late: Mapping[str, int] = field(default_factory=dict)
-    """Of these, how many came below their bound."""
+    """How many of these were below their bound."""
     no_time: Mapping[str, int] = field(default_factory=dict)
-    """Of these, how many had no time, or one out of range."""
+    """How many of these had no time, or one out of range."""
     rows_out: int = 0
-    """Rows of the streams that sinks take, each stream counted once."""
+    """Rows of the streams that have sinks, each stream counted once."""
     bounds: Mapping[str, str] = field(default_factory=dict)
     operators: Mapping[str, OperatorReport] = field(default_factory=dict)
     place: str = ""
@@ -155,22 +155,22 @@ class Report:
     totals: Totals = Totals()
 
     def after(self, epoch: EpochReport) -> Report:
-        """The report once `epoch` is done; a query that runs for months must not grow by its reports."""
+        """The report after `epoch`; old epochs are dropped, so that a query that runs for months does not grow."""
         return Report((*self.epochs[1 - KEPT :], epoch), self.totals + epoch)
 
     @property
     def rows_in(self) -> int:
-        """Rows that all the sources gave, including late ones."""
+        """Rows of all sources, including late ones."""
         return self.totals.rows_in
 
     @property
     def rows_out(self) -> int:
-        """Rows of the streams that sinks take, each stream counted once; not those of late outlets."""
+        """Rows of the streams that have sinks, each stream counted once; late outlets are not counted."""
         return self.totals.rows_out
 
     @property
     def late(self) -> int:
-        """Rows that came below their bound, without a time, or with one out of range."""
+        """Rows that were below their bound, had no time, or one out of range."""
         return self.totals.late
 
     @property
@@ -180,7 +180,8 @@ class Report:
 
     @property
     def switches(self) -> dict[str, list[int]]:
-        """By source, the epochs from which on its payload travels that had stayed behind, or the other way round.
+        """By source, the epochs in which its payload began to travel after it had stayed behind, or the other way
+        round.
 
         >>> first, second = (EpochReport(n, 0.1, {"s": 9}, left_behind=left) for n, left in enumerate(((), ("s",))))
         >>> Report().after(first).after(second).switches
@@ -199,7 +200,7 @@ class Report:
 
     @property
     def shares_out(self) -> dict[str, float]:
-        """By join without a window, about which part of its pairs is out that the rows so far have.
+        """By join without a window, the estimated fraction of the pairs of its rows so far that was emitted.
 
         >>> last = EpochReport(0, 0.1, operators={"ever": OperatorReport(counts={"expected": 40, "owed": 10})})
         >>> Report().after(last).shares_out
@@ -210,7 +211,7 @@ class Report:
 
     @property
     def rows_per_second(self) -> float:
-        """Rows taken per second of epoch time."""
+        """Rows processed per second of epoch time."""
         return self.rows_in / self.seconds if self.seconds else 0.0
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Where streams go: descriptions of sinks, which hosts carry out once per epoch."""
+"""Descriptions of sinks; hosts write to them once per epoch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.core.errors import ConfigError
 from penstock.flow.graph import Node, OperatorNode, guards_of, operators_of
 
 Emits = Literal["results", "late"]
-"""What of a stream a sink takes."""
+"""Which outlet of a stream a sink takes."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -25,19 +25,19 @@ class Sink:
 
     @property
     def delivery(self) -> str:
-        """What happens when an epoch is run again after a failure."""
+        """What happens when an epoch is repeated after a failure."""
         return "at least once"
 
     @property
     def folder(self) -> str | None:
-        """The folder that it writes to, a path or URI, if it is one that does."""
+        """The folder that it writes to, a path or URI, if it writes to one."""
         return None
 
 
 def operators_needed(sinks: Sequence[Sink]) -> list[OperatorNode]:
     """The operators whose results some sink takes, inputs first.
 
-    One whose late rows alone are taken need not run, but for the guards that find them.
+    An operator of which only late rows are taken need not run, except for the guards that find them.
     """
     needed = operators_of(*(sink.node for sink in sinks if sink.emits == "results"))
     guards = guards_of(*(sink.node for sink in sinks if sink.emits == "late"))
@@ -64,7 +64,8 @@ class ParquetSink(Sink):
         return self.path
 
     def refuse_results(self, names: Iterable[str]) -> None:
-        """Refuse a folder with results in it to a flow that begins: it would replace some, epoch by epoch, not all."""
+        """Refuse a folder with results if the flow is new: it would replace some of them, epoch by epoch, but not
+        all."""
         found = next(filter(_EPOCH.fullmatch, names), None)
         if found is not None:
             raise ConfigError(
@@ -79,12 +80,12 @@ class ParquetSink(Sink):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FormatSink(Sink):
-    """Any batch writer of Spark's, in append mode."""
+    """Any of Spark's batch writers, in append mode."""
 
     name: str
     options: dict[str, str]
     partition_by: tuple[str, ...] = ()
-    """The columns whose values are folders."""
+    """The partition columns, whose values become folders."""
 
     @property
     def folder(self) -> str | None:
@@ -123,13 +124,13 @@ class ConsoleSink(Sink):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ForeachSink(Sink):
-    """A function of the user's, called with the epoch's rows and its number."""
+    """A user's function, called with the epoch's rows and its number."""
 
     function: Callable[[Any, int], None]
 
     @property
     def delivery(self) -> str:
-        """The function is told the epoch's number, and a rerun brings the same rows under the same number."""
+        """The function gets the epoch's number; a repeated epoch has the same rows and number."""
         return "once per epoch number"
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Queries in SQL as flows: what `penstock.sql.parse` reads, built from the methods of streams.
+"""SQL queries as flows: builds what `penstock.sql.parse` has read from the methods of streams.
 
 FROM names streams; WHERE is `Stream.where` on them, or on pairs; a window clause, GROUP BY and the aggregates are
 `Stream.window(…).by(…).agg(…)`; HAVING is `Stream.where` on the results; the SELECT list is `Stream.select` on those.
@@ -28,7 +28,7 @@ from penstock.sql import Call, Column, Query, Several, Source, parse
 from penstock.sql.names import quoted, unquoted
 
 _STEPS: Mapping[TimeUnit, str | int] = {"microseconds": "1 us", "days": "1 day", "ticks": 1}
-"""The shortest windows there are."""
+"""The shortest possible windows."""
 
 _OUTER = ("left", "right", "full")
 
@@ -36,9 +36,9 @@ _QUOTED = re.compile(r"'([^']+)'")
 
 
 def build(sql: str, streams: Mapping[str, Stream], options: Mapping[str, Any] | None = None) -> Stream:
-    """The stream of a query's results; what the streams cannot do is refused where the query asks for it.
+    """The stream of a query's results; errors of streams show the part of the query that caused them.
 
-    `options` are for the aggregation of the query: `emit` and `method`.
+    `options` are `emit` and `method` of the query's aggregation.
     """
     query = parse(sql, {name: stream.columns.names for name, stream in streams.items()})
     asked = dict(options or {})

@@ -1,4 +1,4 @@
-"""Master tables on Spark: any batch DataFrame, which a job writes into penstock's own pages at the first start."""
+"""Master tables on Spark: any batch DataFrame, which a job writes into pages at the first start."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from penstock.storage.tables.parquet import ParquetTable
 from penstock.storage.tables.reading import copied, pinned
 
 _PLACE = "__place"
-"""Beside a row: which task writes it."""
+"""A column beside each row: which task writes it."""
 
 
 @dataclass(frozen=True)
 class FrameTable:
-    """A DataFrame that rows are to be looked up in."""
+    """A DataFrame as a master table."""
 
     frame: DataFrame
     keys: tuple[str, ...]
@@ -62,9 +62,9 @@ class FrameTable:
 
 
 def read_table_on_spark(spark: SparkSession, table: Any, keys: tuple[str, ...], freshness: Freshness) -> Any:
-    """What a user gave as a master table, as far as Spark has its own way to read it.
+    """A user's master table, if Spark has its own way to read it.
 
-    A folder of Parquet files of which a snapshot is asked for is a DataFrame like any other.
+    A snapshot of a folder of Parquet files is a DataFrame like any other.
     """
     if isinstance(table, str) and freshness == "snapshot":
         table = _frame(spark, table, keys)
@@ -93,7 +93,7 @@ def _frame(spark: SparkSession, path: str, keys: tuple[str, ...]) -> DataFrame:
 
 
 def pinned_on_spark(master: Master, folder: str, memory: int) -> TableSource:
-    """The table to read from now on: a DataFrame in pages under `folder`, written there if it is not yet."""
+    """The table to read from now on: a DataFrame's pages under `folder`, written there if they are missing."""
     table: Any = master.table
     if isinstance(table, ArrowTable) and master.freshness == "snapshot":
         return copied(table, folder)  # A restart may bring another one.
@@ -110,9 +110,9 @@ _LAYOUT = ("by", "partition", "partition_rows", "page")
 def write_page_table(
     rows: Any, uri: str, keys: str | Sequence[str], *, memory: str | int = "256 MB", **layout: Any
 ) -> PageTable:
-    """Write rows into a folder as a page table: a Spark DataFrame by a job, Arrow tables or batches in this process.
+    """Write a page table to a folder: a Spark DataFrame by a job, Arrow tables or batches in this process.
 
-    `layout` is `partition` and `page` (bytes), and ``by="range"`` to keep neighbours together.
+    `layout` takes `partition` and `page` (bytes), and ``by="range"`` to keep neighbouring keys together.
 
     >>> import tempfile
     >>> write_page_table(pa.table({"id": [1, 2]}), tempfile.mkdtemp(), keys="id").open().size.rows

@@ -1,12 +1,12 @@
 """penstock's own master table: rows by key in memory-mapped pages, indexed, versioned, and written while it is joined.
 
-A table is a folder at a path or pyarrow.fs URI. Its rows are cut into partitions by ranges of the hash of their key
-or of the key itself (`ranges`), several partitions to a page; all rows of a key are in one partition. Each change
-makes a new version that shares with the one before what it left alone; old versions can be read until `vacuum`.
+A table is a folder at a path or pyarrow.fs URI. Its rows are partitioned by ranges of the hash of their key or of the
+key itself (`ranges`), several partitions to a page; all rows of a key are in one partition. Each change creates a new
+version that shares everything unchanged with the previous one; old versions can be read until `vacuum`.
 
-Numbers of partitions are for life: a key stays in its partition, but for one that is cut in two because it has grown,
-which leaves the upper part to a partition with the next number. `moved` tells the version in which that last was.
-Rows that are appended behind all others of a table cut by range make new partitions and move nothing.
+Partition numbers are permanent: a key stays in its partition, unless that has grown and is split in two; its upper part
+then moves to a partition with the next number. `moved` is the version in which that last happened. Rows appended after
+all others of a table partitioned by range go to new partitions and move nothing.
 
     build_page_table(folder, batches, keys=["id"])
     table = PageTable(folder)
@@ -70,7 +70,7 @@ class PageTable:
 
     @cached_property
     def layout(self) -> Layout:
-        """How the table is cut; read once, and pickled along."""
+        """How the table is partitioned; read once, and pickled with it."""
         return Versions(self.uri).read().layout
 
     @property
@@ -79,25 +79,25 @@ class PageTable:
         return str(Versions(self.uri).read().version)
 
     def open(self, version: str | None = None) -> OpenPageTable:
-        """The table as of `version`, or as it is now. It stays so, whatever is written, until it is vacuumed."""
+        """The table as of `version`, or as it is now. Later writes do not change it; it is readable until vacuumed."""
         return open_version(self.uri, Versions(self.uri).read(version))
 
     def append(self, rows: pa.Table | pa.RecordBatch, expected: str | None = None) -> str:
-        """Add rows beside those that are there; the new version comes back.
+        """Add rows to those that exist, and return the new version.
 
-        Here and below: with `expected`, only if the table is still at that version. Somebody else's change that is
-        committed first makes this one fail, and nothing of it is kept. Rows with a null key are counted, not stored.
+        Here and below: with `expected`, only if the table is still at that version. If another writer commits first,
+        this change fails and is discarded. Rows with a null key are counted, not stored.
         """
         added, left_out = enter(rows, self.layout)
         return self._change(None, added, expected, left_out)
 
     def upsert(self, rows: pa.Table | pa.RecordBatch, expected: str | None = None) -> str:
-        """Put rows in the place of all that have one of their keys; keys that are not there yet are added."""
+        """Replace all rows that have one of these keys; new keys are added."""
         added, left_out = enter(rows, self.layout)
         return self._change(distinct_keys(added, self.layout), added, expected, left_out)
 
     def delete(self, keys: pa.Table | pa.RecordBatch, expected: str | None = None) -> str:
-        """Remove the rows that have one of these keys; other columns are not looked at."""
+        """Remove the rows that have one of these keys; other columns are ignored."""
         check_arrow(keys, "keys")
         names = list(self.keys)
         for name in names:
@@ -108,11 +108,11 @@ class PageTable:
         return self._change(removed, None, expected, 0)
 
     def vacuum(self, keep: int = 2) -> tuple[int, int]:
-        """Delete all but the last `keep` versions; how many files and bytes were freed.
+        """Delete all but the last `keep` versions, and return how many files and bytes were freed.
 
-        Joins at work on a version that goes fail, so keep those that epochs under way may have opened, and the one that
-        a flow with ``freshness="snapshot"`` began with: it needs that for as long as it lives. `changes` reaches back
-        as far as versions are kept; from before that, any key may have changed.
+        Joins that use a deleted version fail, so keep the versions that running epochs may have opened, and the one
+        that a flow with ``freshness="snapshot"`` started with, for as long as the flow lives. `changes` reaches back as
+        far as versions are kept; before that, any key counts as changed.
         """
         if keep < 1:
             raise ConfigError(f"keep={keep} would delete the table. Keep at least 1 version, 2 while it is joined.")

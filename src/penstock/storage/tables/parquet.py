@@ -1,4 +1,4 @@
-"""A master table of Parquet files: one, a folder to which files are added and from which they go, or a Delta table.
+"""A master table of Parquet files: one file, a folder whose files come and go, or a Delta table.
 
 A partition is a row group, or several small ones together. Keys are found by an index that is built when the table is
 first opened (`keyindex`). Rows with a null in their key are never returned.
@@ -41,7 +41,7 @@ from penstock.storage.tables.keyindex import (
 from penstock.storage.tables.snapshots import DataFile, IndexFolder, Snapshot, digest
 
 _CHANGED_KEYS = 1 << 20
-"""More keys than so many are not named as changed: all are."""
+"""If more keys than this have changed, all count as changed."""
 
 _BATCH = 1 << 16
 """Rows that are read at a time, or as many as are this part of the memory:"""
@@ -49,26 +49,26 @@ _BATCH = 1 << 16
 _PIECE = 32
 
 _SAMPLE = 256
-"""Rows whose width is taken for that of a file's."""
+"""Number of rows whose width is taken as that of a file's rows."""
 
 _OPEN = 64
-"""Files that stay open."""
+"""Number of files that stay open."""
 
 _MANIFEST = re.compile(r"versions/\d+\.json")
-"""A file that page tables have, and no others."""
+"""A file that only page tables have."""
 
 
 @dataclass(frozen=True)
 class ParquetTable:
     """The Parquet file or folder at `path`, a path or pyarrow.fs URI, looked up by `keys`.
 
-    Files whose name, or that of a folder above them, begins with ``.`` or ``_`` are not part of the table; of a Delta
-    table those are that its latest version has, and the columns are its own (penstock[delta]). Otherwise the columns
-    are those of `schema`, or of the first file by name; other files may have them in other types, or lack those that
-    are no keys. The index of the keys is kept in folder `index`, which is local and may be deleted at any time: a
-    hidden one beside the data if not given, or a temporary one where that cannot be written. Neighbouring row groups
-    make one partition up to `partition_rows`. Up to `cache_bytes` of row groups stay in memory, and no more than a
-    quarter of that of the task that reads, together with what it keeps of other tables.
+    Files whose name, or that of a folder above them, begins with ``.`` or ``_`` are not part of the table. A Delta
+    table has the files and columns of its latest version (penstock[delta]). Otherwise the columns are those of
+    `schema`, or of the first file by name; other files may have other types, or lack columns that are not keys. The
+    index of the keys is kept in the local folder `index`, which may be deleted at any time; by default a hidden folder
+    beside the data, or a temporary one if that cannot be written. Neighbouring row groups form one partition up to
+    `partition_rows`. Up to `cache_bytes` of row groups stay in memory, but no more than a quarter of the reading task's
+    memory, together with what it keeps of other tables.
 
     >>> folder = tempfile.mkdtemp()
     >>> pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), folder + "/part-0.parquet")
@@ -110,11 +110,11 @@ class ParquetTable:
 
     @cached_property
     def held(self) -> pa.Schema:
-        """The columns that are there, be the keys among them or not."""
+        """The columns of the files, whether they include the keys or not."""
         return self.schema if self.schema is not None else self._first_schema()
 
     def open(self, version: str | None = None) -> OpenParquetTable:
-        """The table with the files it has now, or had as of `version`, which must all be there still."""
+        """The table with the files that it has now, or had as of `version`; they must all still exist."""
         folder = IndexFolder(self._index_folder)
         if version is not None and (known := folder.recall(version)) is not None:
             return _opened(self, known)
@@ -293,7 +293,7 @@ class OpenParquetTable:
             return _by_hash(found, master_schema(self.columns))
 
     def changes(self, since: str) -> Changes:
-        """The keys of the files that came or went, if the files of then are known."""
+        """The keys of the files that were added or removed, if the earlier files are known."""
         then = self._folder.recall(since)
         if then is None:
             return Changes(None)
@@ -317,7 +317,7 @@ class OpenParquetTable:
 
 
 class _Groups:
-    """Row groups, the latest of them kept, as many as whoever reads can pay for."""
+    """A cache of the latest row groups, limited by the reader's budget."""
 
     def __init__(self, source: ParquetTable, files: Sequence[DataFile]) -> None:
         self._source = source

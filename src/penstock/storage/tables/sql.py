@@ -1,7 +1,7 @@
-"""A master table in a live database: PostgreSQL, SQLite or DuckDB. Keys are looked up by the thousand in one request.
+"""A master table in a live database: PostgreSQL, SQLite or DuckDB. One request looks up thousands of keys.
 
-What a query finds is what is committed when it is asked: a database keeps no versions for us, so a row that is
-answered twice, because an epoch runs again, may find something newer the second time.
+A query sees what is committed when it runs. The database keeps no versions for us, so a row that is answered twice,
+because an epoch is repeated, may see something newer the second time.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from penstock.storage.tables.databases import (
 from penstock.storage.tables.keyindex import not_null
 
 _CHANGED_KEYS = 1 << 20
-"""More keys than so many are not named as changed: all are."""
+"""If more keys than this have changed, all count as changed."""
 
 _SAMPLE = 1_000
-"""Rows whose width stands for that of all."""
+"""Number of rows whose width is taken as that of all."""
 
 _UNLIKE_ANY = "open:"
-"""So begin versions of which nothing is known."""
+"""Prefix of versions about which nothing is known."""
 
 _COPIES = 3
-"""An answer is there in parts, as one, and sorted."""
+"""Copies of an answer in memory: in parts, as one table, and sorted."""
 
 _OWN = 4
-"""A database that works in this process has this part of a task's memory for its own."""
+"""The fraction of a task's memory that a database in this process gets."""
 
 _SINCE = re.compile(r"(?<!:):since\b")
 
@@ -61,21 +61,21 @@ class SqlTable:
     """Table or view `table` of the database at `source`, looked up by `keys`, which should be indexed there.
 
     `source` is an address (``postgresql://user@host/shop``, ``sqlite:///shop.db``, ``duckdb:///shop.duckdb``) or a
-    function that connects (by ADBC to PostgreSQL, sqlite3, duckdb). It is connected to in the processes that read,
-    when they first do. `select` names the columns to read, all if not given. Column types are those that Spark reads;
-    PostgreSQL's and DuckDB's other types come as text. PostgreSQL's `numeric` without a precision is read, and
-    looked up, rounded to 18 places: as a key it wants an index on ``round(k, 18)``, or a precision.
+    function that returns a connection (ADBC for PostgreSQL, sqlite3, duckdb). Processes that read connect on their
+    first read. `select` names the columns to read, by default all. Column types are those that Spark reads; other types
+    of PostgreSQL and DuckDB are read as text. PostgreSQL's `numeric` without a precision is read, and looked up,
+    rounded to 18 places: as a key it needs an index on ``round(k, 18)``, or a precision.
 
-    Without more, the table may have changed in every epoch, so that nothing is cached for longer than one. Say how
-    changes can be told: `updated_column` grows with every insert and update – the rows that changed are those that
-    reach what its greatest value was. (Deletes are not seen, nor are rows that are committed later than others
-    with a greater value.) Or `version_query` gives one value that changes with the table, and `changed_query` the key
+    By default the table may have changed in every epoch, so nothing is cached for longer than one. To detect changes,
+    name an `updated_column` that grows with every insert and update: rows at or above its last greatest value have
+    changed. (Deletes are not seen, nor are rows that are committed later than others with a greater value.) Or write a
+    `version_query` that returns one value that changes with the table, and a `changed_query` that returns the key
     columns, by name, of what changed after the version ``:since``, which is text: ``SELECT id FROM log WHERE at >
     CAST(:since AS timestamptz)``.
 
-    Methods that scan the table, and snapshots, read ranges of the first key, `partition_rows` rows each, the first time
-    by sorting all keys; `cut` does this once for all workers. If that key is neither an integer nor a text, all rows
-    are one range; unless it is an integer, only the database can tell which range has a key.
+    Methods that scan the table, and snapshots, read ranges of the first key, `partition_rows` rows each. The first read
+    sorts all keys to find them; `cut` does this once for all workers. If that key is neither an integer nor text, all
+    rows are one range; unless it is an integer, only the database knows which range a key is in.
 
     >>> import sqlite3, tempfile
     >>> path = tempfile.mkdtemp() + "/shop.db"
@@ -96,7 +96,7 @@ class SqlTable:
     updated_column: str | None = None
     partition_rows: int = 1 << 16
     cuts: tuple[int, ...] | tuple[str, ...] | None = None
-    """Where partitions begin, but for the first; found out if not given."""
+    """Where partitions begin, except the first; by default they are computed."""
 
     store: ClassVar[str] = "sql"
     versioned: ClassVar[bool] = False
@@ -125,13 +125,13 @@ class SqlTable:
         return pa.schema([(column.name, column.type) for column in self.shape])
 
     def open(self, version: str | None = None) -> OpenSqlTable:
-        """The table as it is now. A `version` is what it goes by then: a database cannot go back."""
+        """The table as it is now, under the name of `version`: a database cannot go back."""
         return OpenSqlTable(self, self._current() if version is None else version)
 
     def cut(self) -> SqlTable:
-        """The same with its partitions fixed: workers need not look for them, and all see the same ones.
+        """The same table with its partitions fixed: workers need not compute them, and all see the same ones.
 
-        They may be used for ever: rows that are inserted later fall into one of them.
+        They stay valid: rows that are inserted later fall into one of them.
         """
         return replace(self, cuts=self.ranges)
 
@@ -155,7 +155,7 @@ class SqlTable:
 
     @property
     def says_where(self) -> bool:
-        """Whether it is known without the database which partition has a key: it compares texts in its own way."""
+        """Whether a key's partition is known without the database, which compares text in its own way."""
         return bool(pa.types.is_integer(self.key_columns[0].type))
 
     @cached_property
@@ -282,7 +282,7 @@ class OpenSqlTable:
         return self._fetched(lambda db: db.look_up(source.name, source.shape, source.key_columns, keys))
 
     def changes(self, since: str) -> Changes:
-        """By the query or the column that tells, if `since` is a version that one of them has given."""
+        """By the query or the column for changes, if `since` is a version that one of them gave."""
         source = self._source
         if not since.startswith("at:") or (source.changed_query is None and source.updated_column is None):
             return Changes(None)
