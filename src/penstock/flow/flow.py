@@ -169,9 +169,11 @@ class Flow(abc.ABC):
         `ordered`, `bounded_tuples`, `punctuated`, `timer`); by default nothing is promised until the source ends.
         With ``punctuated(…, by="sensor")`` each sensor has its own bound.
 
-        `payload` says where columns are kept that joins only pass on: with "row" or "auto" they travel with the rows;
-        with "segments" they are written to the checkpoint once, and results fetch them from there. Segments are deleted
-        once no row in state refers to them.
+        `payload` says where columns are kept that joins only pass on: with "row" they travel with the rows; with
+        "segments" they are written to the checkpoint once, and results fetch them from there. Segments are deleted once
+        no row in state refers to them. With "source", supported for streams of Parquet files on Spark, they stay in the
+        files and are read for results only. "auto" leaves them there if that is predicted to cost less; otherwise they
+        travel.
         """
         return self._source(data, time, progress, name, payload)
 
@@ -190,11 +192,12 @@ class Flow(abc.ABC):
                 raise ConfigError(f"Column {taken!r} has a name that penstock reserves. Rename it in the source.")
         if payload not in get_args(Payload):
             raise ConfigError(f"payload={payload!r} must be one of {', '.join(get_args(Payload))}.")
-        if payload == "source" and not files:
+        why_not = None if files else self._why_not_read_again(data)
+        if payload == "source" and why_not is not None:
             raise ConfigError(
-                "payload='source' leaves columns in the files that Arrow reads, but this source does not read files. "
-                "Read files with flow.parquet(…) or its siblings, or write payload='segments', which copies the "
-                "columns into the checkpoint once."
+                f"payload='source' leaves columns in the files that rows come from, but rows of this source cannot be "
+                f"read again: {why_not}. Write payload='segments', which copies the columns into the checkpoint once, "
+                f"or read files with flow.parquet(…) or its siblings."
             )
         check_unique(columns, "The source has")
         unit = time_unit(columns, time)
@@ -215,7 +218,7 @@ class Flow(abc.ABC):
             progress=policy,
             data=data,
             payload=payload,
-            files=files,
+            files=why_not is None,
         )
         stream = Stream(self, node)
         if isinstance(policy, Punctuated) and policy.by:
@@ -487,6 +490,10 @@ class Flow(abc.ABC):
     @abc.abstractmethod
     def _sizes_of(self, source: SourceNode) -> Sizes | None:
         """How large a source is now, if that can be told without reading it."""
+
+    @abc.abstractmethod
+    def _why_not_read_again(self, data: Any) -> str | None:
+        """Why rows of a source that is none of files cannot be read again by their place; None if they can."""
 
     @property
     def _leaves_payload(self) -> bool:

@@ -59,6 +59,8 @@ class SourceNode(Node):
     """The columns that they leave behind,"""
     width: float = 0.0
     """and about how many bytes these take per row."""
+    why: str = ""
+    """Why payload is kept where it is, if that is fixed while the flow runs; empty otherwise."""
 
     @property
     def given(self) -> pa.Schema:

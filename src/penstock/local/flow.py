@@ -155,6 +155,9 @@ class LocalFlow(Flow):
             },
         )
 
+    def _why_not_read_again(self, data: Any) -> str | None:
+        return "it does not read files"
+
     @property
     def _leaves_payload(self) -> bool:
         return False

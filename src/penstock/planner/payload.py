@@ -68,6 +68,8 @@ class HomePilot:
     width: float
     joins: int = 0
     """Joins that its rows pass before their last one."""
+    why: str = ""
+    """Why it is as asked, if `asked` is not what the user wrote."""
     changes: int = 0
     """How often it has changed its mind."""
     _running: Switching = field(init=False)
@@ -91,6 +93,15 @@ class HomePilot:
             "row": self.width * (rows * _BROUGHT + partials * _SENT),
             "source": self.width * touched * _FETCHED + results * (_FOUND + self.width * _TAKEN),
         }
+
+    @property
+    def guess(self) -> str:
+        """What is predicted before anything is known, in words."""
+        costs = self.costs(1e6, 1e6 * self.joins, 1e6)
+        return (
+            f"of a million rows that all become results {costs['row']:.1f} s are predicted if it travels, "
+            f"{costs['source']:.1f} s if it stays"
+        )
 
     def learn(self, rows: int, partials: int, results: int) -> None:
         """An epoch is done.
@@ -122,7 +133,7 @@ class HomePilot:
         """Where payload is, and why, in words."""
         where = _STAYS.get(self.asked, _STAYS["source"]) if self.late else "travels with the rows"
         if self.asked != "auto":
-            return f"{where}, as payload={self.asked!r} says"
+            return f"{where}{self.why or f', as payload={self.asked!r} says'}"
         if self._seen is None:
             return f"{where}: nothing was measured yet"
         costs = self.costs(*self._seen)

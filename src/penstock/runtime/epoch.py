@@ -24,7 +24,6 @@ from penstock.expressions import evaluate
 from penstock.expressions.view import View
 from penstock.flow.graph import (
     MISSED,
-    Fetched,
     FetchNode,
     Node,
     OperatorNode,
@@ -47,7 +46,7 @@ from penstock.runtime.entering import Entry
 from penstock.runtime.lateness import Judge, Split, both
 from penstock.runtime.shard import PortBounds
 from penstock.runtime.side_by_side import side_by_side
-from penstock.runtime.steps import Fetch, ResultTime, fetch_of, fetched_ahead, in_pieces, step, through
+from penstock.runtime.steps import Fetch, ResultTime, all_of, fetch_of, fetched_ahead, in_pieces, step, through
 from penstock.runtime.tracks import Tracks
 from penstock.storage.versioned import Plan
 
@@ -321,8 +320,7 @@ def _whole(rows: pa.Table, source: SourceNode) -> pa.Table:
     """Rows of a source with all that they have there."""
     if source.row is None:
         return rows
-    names = tuple(source.given.names)
-    return Fetch((Fetched(source.row, source.home, tuple((name, (name,)) for name in names)),), names).whole(rows)
+    return Fetch((all_of(source),), tuple(source.given.names)).whole(rows)
 
 
 def _called_late(rows: pa.Table, source: SourceNode, reason: pa.Array | pa.ChunkedArray) -> pa.Table:

@@ -24,7 +24,7 @@ class Homes:
         self._sources = [source for source in sources if source.row is not None]
         self._operators = operators
         self.pilots = {
-            source.name: HomePilot(source.payload, source.width, len(self._partials(source)))
+            source.name: HomePilot(source.payload, source.width, joins_before_last(source, operators), source.why)
             for source in self._sources
         }
 
@@ -36,13 +36,10 @@ class Homes:
             self.pilots[source.name].learn(rows[source.name], partials, sum(out.values()) - partials)
 
     def _met(self, source: SourceNode) -> list[OperatorNode]:
-        """The operators that rows of a source come to."""
-        return [node for node in self._operators if source in sources_of(node)]
+        return _met(source, self._operators)
 
     def _partials(self, source: SourceNode) -> list[OperatorNode]:
-        """Those of them whose results go on to another one."""
-        fed = {part for node in self._met(source) for part in walk(*node.inputs)}
-        return [node for node in self._met(source) if node in fed]
+        return _partials(source, self._operators)
 
     def told(self, in_segments: Mapping[str, int]) -> list[str]:
         """Where payload is, in words; `in_segments`, how many bytes are there of each source."""
@@ -95,6 +92,23 @@ class Homes:
             if source in sources_of(node)
             and any(n.startswith(PLACE) for rows in node.types for n in rows.columns.names)
         ]
+
+
+def joins_before_last(source: SourceNode, operators: Sequence[OperatorNode]) -> int:
+    """How many operators rows of a source pass before their last one."""
+    return len(_partials(source, operators))
+
+
+def _met(source: SourceNode, operators: Sequence[OperatorNode]) -> list[OperatorNode]:
+    """The operators that rows of a source come to."""
+    return [node for node in operators if source in sources_of(node)]
+
+
+def _partials(source: SourceNode, operators: Sequence[OperatorNode]) -> list[OperatorNode]:
+    """Those of them whose results go on to another one."""
+    met = _met(source, operators)
+    fed = {part for node in met for part in walk(*node.inputs)}
+    return [node for node in met if node in fed]
 
 
 def _since(node: OperatorNode, states: Sequence[State]) -> Time:

@@ -48,6 +48,8 @@ class Late(NamedTuple):
     """What is asked for."""
     width: float = 0.0
     """About how many bytes `lets_go` has in a row."""
+    why: str = ""
+    """Why payload is where it is, if that does not change while the flow runs."""
 
 
 def place_of(source: SourceNode) -> str:
@@ -284,6 +286,7 @@ class _Making:
             lets_go=late.lets_go,
             payload=late.payload,
             width=late.width,
+            why=late.why,
         )
         return _Made(made, {path: _Missing(row, late.home, path, late.width) for path in sorted(late.paths)})
 

@@ -228,6 +228,12 @@ def fetch_of(node: FetchNode) -> Fetch:
     return Fetch(node.fetched, tuple(node.columns.names))
 
 
+def all_of(source: SourceNode) -> Fetched:
+    """What rows of a source lack of all that they have there."""
+    names = dict.fromkeys(path[0] for path in sorted(source.lets_go))
+    return Fetched(str(source.row), source.home, tuple((name, (name,)) for name in names))
+
+
 Way = tuple[SourceNode | OperatorNode, tuple[Step, ...]]
 """Where rows come from, and the steps from there."""
 

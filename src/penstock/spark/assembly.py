@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from penstock.core.files import InputFile, as_read
@@ -18,14 +18,15 @@ from penstock.runtime.course import Course
 from penstock.runtime.shard import PortBounds
 from penstock.spark.arrivals import Inlet
 from penstock.spark.experience import Experience
-from penstock.spark.file_stream import FileStream
+from penstock.spark.file_stream import FileStream, path_in_log
 from penstock.spark.layout import Layout, lay_out
+from penstock.spark.parquet_frames import FILE, Placed, PlacedFrame, no_file, with_places
 from penstock.spark.runs import Runs
 from penstock.spark.schemas import Schemas
 from penstock.spark.segments import SegmentStream
 from penstock.spark.source_rows import SOURCE, SourceRows
 from penstock.spark.task import ShardTask, packed
-from penstock.spark.types import union
+from penstock.spark.types import col, union
 from penstock.storage.scans import Portion, portions
 from penstock.storage.versioned import Checkpoint, Plan
 
@@ -97,10 +98,29 @@ class Assembly:
         )
         return [*frames, *files] if one_each else [*files, *frames]
 
-    def rows_given(self, source: SourceNode) -> DataFrame:
-        """The rows of a DataFrame, in the columns that sources share."""
-        data = source.data.frame if isinstance(source.data, SegmentStream) else source.data
-        return self.source_rows.gathered(source, data)
+    def rows_given(self, source: SourceNode, *beside: Column) -> DataFrame:
+        """The rows of a DataFrame, in the columns that sources share, and others `beside` them."""
+        data = source.data.frame if isinstance(source.data, SegmentStream | PlacedFrame) else source.data
+        return self.source_rows.gathered(source, data, *beside)
+
+    @property
+    def placed(self) -> list[SourceNode]:
+        """The DataFrames whose rows leave payload in Parquet files."""
+        return [source for source in self.frames if isinstance(source.data, PlacedFrame)]
+
+    def placed_files(self, epoch: int) -> dict[SourceNode, list[str]]:
+        """The URIs of the files that an epoch has of each of them."""
+        files = self.file_sources
+        scans = [[-1 - place] if s in files else _scans(s) for place, s in enumerate(self.scanned)]
+        lines = [scan for some in scans for scan in some]
+        folders = list(dict.fromkeys(lines))
+        if len(lines) > len(folders) and self.checkpoint.spark.sources_in(epoch) == len(folders) + 1:
+            lines = folders
+        found = {}
+        for source, some in zip(self.scanned, scans, strict=True):
+            if source in self.placed:
+                found[source] = self.checkpoint.spark.files_of(epoch, lines.index(some[0]), folders.index(some[0]))
+        return found
 
     @property
     def brings_rows(self) -> bool:
@@ -113,18 +133,30 @@ class Assembly:
         # What Spark knows to be empty it does not plan for.
         silent = beat.load().where(sf.lit(False))
         nothing = self.source_rows.nothing() if self.brings_rows else [sf.lit(0).alias(SOURCE)]
+        placed = self.placed
+        beside = [no_file()] if placed else []
         rows = [
-            _given(source).names(partial(self.checkpoint.spark.all_files, place)).select(*nothing)
+            _given(source).names(partial(self.checkpoint.spark.all_files, place)).select(*nothing, *beside)
             if source in self.file_sources
-            else self.rows_given(source)
+            else self.rows_given(source, *([col(FILE)] if source in placed else beside))
             for place, source in enumerate(self.scanned)
         ]
-        return union([*rows, silent.select(*nothing)])
+        return union([*rows, silent.select(*nothing, *beside)])
 
-    def unsegmented(self, batch: DataFrame) -> DataFrame:
-        """The rows of a micro-batch that are not put into segments; it has some (`brings_rows`)."""
+    def unsegmented(self, batch: DataFrame, plan: Plan) -> DataFrame:
+        """The rows of a micro-batch that are not put into segments, with their places; it has some (`brings_rows`)."""
         gone = [str(self.source_rows.number(source)) for source in self.segmented if source not in self.file_sources]
-        return batch.where(f"{SOURCE} NOT IN ({', '.join(gone)})") if gone else batch
+        rows = batch.where(f"{SOURCE} NOT IN ({', '.join(gone)})") if gone else batch
+        return with_places(rows, [self._placed_in(source, plan) for source in self.placed]) if self.placed else rows
+
+    def _placed_in(self, source: SourceNode, plan: Plan) -> Placed:
+        """Where rows of a source are in the files that an epoch has of it."""
+        first, _ = plan.late.get(source.name, (0, 0))
+        parts = source.home.portions(first) if source.name in plan.late else []
+        numbers = {part.path: part.number for part in parts}
+        uris = self.placed_files(plan.epoch)[source] if parts else []
+        files = {uri: numbers[path_in_log(uri)] for uri in uris}
+        return Placed(self.source_rows.number(source), self.source_rows.place_of_row(source), files)
 
     def no_rows(self) -> DataFrame:
         """No rows, in the columns that sources share."""
@@ -192,7 +224,7 @@ class Assembly:
 
 def _given(source: SourceNode) -> Any:
     """What the rows of a source come from: a DataFrame, or files that Spark follows."""
-    return source.data.given if isinstance(source.data, SegmentStream) else source.data
+    return source.data.given if isinstance(source.data, SegmentStream | PlacedFrame) else source.data
 
 
 def _scans(source: SourceNode) -> list[int]:

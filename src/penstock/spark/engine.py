@@ -23,6 +23,7 @@ from penstock.runtime.course import Course
 from penstock.runtime.records import ShardRecord
 from penstock.runtime.tracks import ended, followed, woken
 from penstock.spark.assembly import Assembly
+from penstock.spark.file_stream import path_in_log
 from penstock.spark.frames import EpochFrames
 from penstock.spark.here import EpochHere, columns_here
 from penstock.spark.inputs import check_inputs
@@ -68,6 +69,8 @@ class Engine:
         """The plan of the running epoch on its way to disk."""
         self.trigger: float | None = None
         """Seconds from one epoch to the next, if they are given."""
+        self.notes: Sequence[str] = ()
+        """What there is to say of sources whose payload cannot stay behind."""
 
     @property
     def ledger(self) -> Ledger:
@@ -105,7 +108,7 @@ class Engine:
         late = {}
         if not end:
             files |= put.files(files, here=place == "driver")
-            late = put.noted() | self._leave_behind(files)
+            late = put.noted() | self._leave_behind(files) | self._leave_where_scanned(epoch)
         shards = self._shards or course.tasks
         in_turn = shards if place == "driver" else -(-shards // course.tasks)
         plan = Plan(
@@ -154,6 +157,16 @@ class Engine:
             if stays and some and self.course.homes.pilots[source.name].late:
                 first = self.ledger.units.get(source.name, 0)
                 late[source.name] = (first, source.home.note(first, [(file.path, file.values) for file in some]))
+        return late
+
+    def _leave_where_scanned(self, epoch: int) -> dict[str, tuple[int, int]]:
+        """The same of DataFrames whose payload Spark does not scan."""
+        late = {}
+        for source, uris in self.assembly.placed_files(epoch).items() if self.assembly.placed else ():
+            if uris:
+                first = self.ledger.units.get(source.name, 0)
+                paths = list(map(path_in_log, uris))
+                late[source.name] = (first, source.home.note_whole(first, paths, source.data.left))
         return late
 
     def _take_again(self, plan: Plan, files: dict[SourceNode, list[InputFile]], batch: DataFrame | None) -> None:

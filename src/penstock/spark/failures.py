@@ -182,8 +182,9 @@ def _reader(text: str, sources: Sequence[SourceNode]) -> str:
     path = _file(text)
     if path is not None and len(sources) > 1:
         folder = str(path.parent)
-        frames = [node for node in sources if isinstance(node.data, DataFrame)]
-        sources = [node for node in frames if folder in node.data._jdf.queryExecution().toString()] or sources
+        frames = {node: getattr(node.data, "given", node.data) for node in sources}
+        ours = {node: data for node, data in frames.items() if isinstance(data, DataFrame)}
+        sources = [node for node, data in ours.items() if folder in data._jdf.queryExecution().toString()] or sources
     return _names(sources)
 
 

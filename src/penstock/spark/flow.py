@@ -23,6 +23,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.file_stream import FileStream
 from penstock.spark.inputs import folders_read
 from penstock.spark.layout import where_pairs
+from penstock.spark.parquet_frames import why_not_read_again
 from penstock.spark.payload import detached_on_spark
 from penstock.spark.query import SparkQuery
 from penstock.spark.restarts import Start
@@ -154,8 +155,9 @@ class SparkFlow(Flow):
 
     def _engine(self, checkpoint: Checkpoint) -> Engine:
         zone = str(self.spark.conf.get("spark.sql.session.timeZone"))
-        sinks = detached_on_spark(self._sinks, checkpoint, zone, self._homes)
+        sinks, notes = detached_on_spark(self._sinks, checkpoint, zone, self._homes)
         engine = Engine(self.spark, sinks, checkpoint, self.memory, self.shards)
+        engine.notes = notes
         if engine.ledger.ended and not engine.course.has_all:
             raise CheckpointError(
                 f"The streams of checkpoint {self.checkpoint} have ended: run() drained them and closed their windows, "
@@ -236,6 +238,9 @@ class SparkFlow(Flow):
                 f"spark.sql.caseSensitive to true."
             )
         return columns
+
+    def _why_not_read_again(self, data: Any) -> str | None:
+        return why_not_read_again(data)
 
     @property
     def _case_matters(self) -> bool:

@@ -178,7 +178,7 @@ class EpochFrames:
         Whether a row is late is decided here and nowhere else.
         """
         sources = self._flow.source_rows
-        parts = [self._flow.unsegmented(batch)] if batch is not None and self._flow.brings_rows else []
+        parts = [self._flow.unsegmented(batch, self._plan)] if batch is not None and self._flow.brings_rows else []
         for source, files in self._files.items():
             if files:
                 read = self._portions(source, files)

@@ -142,7 +142,7 @@ class EpochHere:
     def _fetched(self, batch: DataFrame | None) -> dict[SourceNode, pa.Table]:
         """The rows of DataFrames; raise if they are more than there is room for."""
         sources, frames = self._flow.source_rows, self._flow.frames
-        parts = [self._flow.unsegmented(batch)] if batch is not None and self._flow.streaming else []
+        parts = [self._flow.unsegmented(batch, self._plan)] if batch is not None and self._flow.streaming else []
         if self._plan.static:
             parts += [self._flow.rows_given(source) for source in frames if not source.data.isStreaming]
         if not parts:

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.core.errors import SourceError
 from penstock.flow.graph import SourceNode
 from penstock.spark.file_stream import FileStream
+from penstock.spark.parquet_frames import PlacedFrame
 from penstock.spark.segments import SegmentStream
 from penstock.spark.session import exists
 from penstock.storage.files import is_within, local_path
@@ -49,9 +50,9 @@ def check_inputs(spark: SparkSession, sources: Sequence[SourceNode], log: SparkL
         raise SourceError.missing(epoch, gone)
 
 
-def folders_read(data: DataFrame | FileStream | SegmentStream) -> dict[str, bool]:
+def folders_read(data: DataFrame | FileStream | SegmentStream | PlacedFrame) -> dict[str, bool]:
     """The folders from which a source streams files, and whether it ignores files that are gone."""
-    if isinstance(data, SegmentStream):
+    if isinstance(data, SegmentStream | PlacedFrame):
         return folders_read(data.given)
     if isinstance(data, FileStream):
         # The commits of a Delta table may be cleaned up; whoever reads them tells if they are still needed.

@@ -18,7 +18,6 @@ from pyspark.sql import types as st
 from penstock.core.rows import HASH, RESERVED, TIME
 from penstock.core.within import LEFT
 from penstock.flow.graph import (
-    Fetched,
     FetchNode,
     Node,
     OperatorNode,
@@ -32,7 +31,7 @@ from penstock.flow.graph import (
     sources_of,
 )
 from penstock.flow.sinks import Sink
-from penstock.runtime.steps import Fetch
+from penstock.runtime.steps import Fetch, all_of
 from penstock.runtime.steps import step as step_of
 from penstock.spark.fetching import FetchTask
 from penstock.spark.schemas import Schemas, expressions
@@ -287,8 +286,7 @@ def with_payload(rows: DataFrame, source: SourceNode) -> DataFrame:
     """Late rows of a source, and what stands beside them, with all that they have there."""
     names = source.given.names
     beside = [name for name in rows.columns if name not in source.columns.names]
-    fetched = Fetched(str(source.row), source.home, tuple((name, (name,)) for name in names))
-    task = FetchTask(Fetch((fetched,), (*names, *beside)), tuple(rows.columns))
+    task = FetchTask(Fetch((all_of(source),), (*names, *beside)), tuple(rows.columns))
     given = {field.name: field for field in rows.schema}
     numbered = rows.toDF(*map(column_name, range(len(rows.columns))))
     return numbered.mapInArrow(task, st.StructType([given[name] for name in (*names, *beside)]))

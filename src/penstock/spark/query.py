@@ -132,7 +132,7 @@ class SparkQuery:
         """
         course = self._engine.course
         told = self.progress(), course.pilots, self._memory, course.tasks, "On Spark"
-        return explain(self._sinks, *told, course.homes_told, course.joins_told)
+        return explain(self._sinks, *told, [*course.homes_told, *self._engine.notes], course.joins_told)
 
     def progress(self) -> Report:
         """What the epochs since this start measured."""

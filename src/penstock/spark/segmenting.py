@@ -13,6 +13,7 @@ from penstock.flow.graph import SourceNode
 from penstock.spark.allocator import allocating_within
 from penstock.spark.assembly import Assembly
 from penstock.spark.blobs import spread
+from penstock.spark.parquet_frames import FILE
 from penstock.spark.segments import as_input, copied, spooled
 from penstock.spark.types import union
 from penstock.storage.scans import portions
@@ -38,7 +39,7 @@ class Segmenting:
         ours = [s for s in flow.segmented if s not in flow.file_sources and (some is None or s in some)]
         parts = [flow.rows_given(source) for source in ours if self._static and not source.data.isStreaming]
         if batch is not None and flow.brings_rows and (parts or any(source.data.isStreaming for source in ours)):
-            parts.insert(0, batch)
+            parts.insert(0, batch.drop(FILE))
         if not parts:
             return {}
         folders = {source: self._folder(source) for source in ours}

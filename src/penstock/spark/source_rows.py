@@ -53,8 +53,8 @@ class SourceRows:
         """The number of a source."""
         return self.sources.index(source)
 
-    def gathered(self, source: SourceNode, rows: DataFrame) -> DataFrame:
-        """Rows of a source, in the columns that all share."""
+    def gathered(self, source: SourceNode, rows: DataFrame, *beside: Column) -> DataFrame:
+        """Rows of a source, in the columns that all share, and others `beside` them."""
         shown = dict(zip(self.places[source], self.fields[source], strict=True))
         whole = {field.name: field.dataType for field in source.data.schema}
         columns = [sf.expr(f"CAST({self.number(source)} AS SHORT) AS {SOURCE}"), *self._times(source)]
@@ -66,7 +66,7 @@ class SourceRows:
                 columns.append(renamed(shown[place].name, name))
             else:
                 columns.append(_only(col(shown[place].name), kind).cast(kind).alias(name))
-        return rows.select(*columns)
+        return rows.select(*columns, *beside)
 
     def nothing(self) -> list[Column]:
         """The shared columns, all null."""
@@ -78,6 +78,11 @@ class SourceRows:
     def shared(self) -> list[str]:
         """The columns that are fetched: what time a row has is known from its own."""
         return [SOURCE, *(column_name(place) for place in range(len(self.kinds)))]
+
+    def place_of_row(self, source: SourceNode) -> str:
+        """The shared column that has the places of a source's rows."""
+        names = [field.name for field in self.fields[source]]
+        return column_name(self.places[source][names.index(str(source.row))])
 
     @property
     def marked(self) -> bool:

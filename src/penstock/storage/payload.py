@@ -33,6 +33,7 @@ from penstock.core.absent import absent
 from penstock.core.errors import SourceError, StateError
 from penstock.core.files import Files, Path, Sizes, Values, as_read, pruned
 from penstock.core.rows import Indices
+from penstock.storage.alike import check_as_spark_reads
 from penstock.storage.arrays import TooLongError, can_hold, map_arrays, size_on_disk, write_arrays
 from penstock.storage.files import find_folder, local_path
 from penstock.storage.records import Records
@@ -131,6 +132,8 @@ class Home:
     """and starts of one: after a restored backup the same number may be that of another unit."""
     source: str
     files: Files
+    names: tuple[tuple[str, str], ...] = ()
+    """What columns are called in the files that are called otherwise there."""
 
     def note(self, first: int, paths: Sequence[tuple[str, Values]]) -> int:
         """Number the units of some files from `first` on, in a record that survives a power cut; how many there are."""
@@ -141,6 +144,23 @@ class Home:
             units += [Unit(portion, size, changed, end) for portion in portions(self.files, path, values)]
         self._note(first, units)
         return len(units)
+
+    def note_whole(self, first: int, paths: Sequence[str], left: Paths) -> int:
+        """The same for files that Spark reads, each of them a unit; Arrow must find what is `left` as Spark would."""
+        wanted = self._in_files(pruned(self.files.columns, left))
+        units = []
+        for path in paths:
+            size, changed = _about(path)
+            if size:
+                check_as_spark_reads(path, wanted)
+            units.append(Unit(Portion(path, size), size, changed, _ending(path, size)))
+        self._note(first, units)
+        return len(units)
+
+    def _in_files(self, columns: pa.Schema) -> pa.Schema:
+        """Columns under the names that they have in the files."""
+        names = dict(self.names)
+        return pa.schema([field.with_name(names.get(field.name, field.name)) for field in columns])
 
     def new_folder(self, first: int) -> str:
         """A folder for the segments that will be numbered from `first` on."""
@@ -604,16 +624,18 @@ def _found(path: str) -> str | None:
 
 
 def _pieces(home: Home, unit: Unit, columns: pa.Schema, size: int) -> Iterator[pa.Table]:
-    portion = unit.portion
-    return read_file(home.files, portion.path, columns, size, portion.group, portion.values)
+    portion, read = unit.portion, home._in_files(columns)
+    for piece in read_file(home.files, portion.path, read, size, portion.group, portion.values):
+        yield piece.rename_columns(columns.names)
 
 
 def _rows_of(files: Files, portion: Portion) -> int | None:
     """How many rows a unit has, if that is known before it is read."""
     system, place = find_folder(portion.path)
-    if files.inside != "parquet" or portion.group is None:
+    if files.inside != "parquet" or not size_of(portion.path):
         return None
-    return int(pq.read_metadata(place, filesystem=system).row_group(portion.group).num_rows)
+    about = pq.read_metadata(place, filesystem=system)
+    return int(about.num_rows if portion.group is None else about.row_group(portion.group).num_rows)
 
 
 _DECODED = _Decoded()

@@ -112,6 +112,21 @@ class SparkLog:
         numbers = {place: range(before.get(place, -1) + 1, last + 1) for place, last in after.items()}
         return {place: self._logged(place, some) for place, some in numbers.items() if some}
 
+    def files_of(self, epoch: int, line: int, folder: int) -> list[str]:
+        """The URIs of the files that Spark gives `epoch` of one source, by where its offsets and its own log are."""
+        before = self._file_offsets(epoch - 1) if epoch else {}
+        after = self._file_offsets(epoch) or {}
+        if before is None or line not in after:
+            raise CheckpointError.damaged(
+                self._records.uri, f"spark/offsets/{epoch - 1}", "it is gone, and tells which files are next"
+            )
+        return self._logged(folder, range(before.get(line, -1) + 1, after[line] + 1))
+
+    def sources_in(self, epoch: int) -> int:
+        """How many places of sources the offsets of an epoch have."""
+        content = self._records.content(f"spark/offsets/{epoch}")
+        return 0 if content is None else len(content.split(b"\n")) - 2
+
     def all_files(self, place: int, before: int | None = None) -> list[str]:
         """The URIs of all files that a source ever gave, or those that it gave epochs `before` one, in any order."""
         offsets = None if before is None else (self._file_offsets(before - 1) if before else {}) or {}
