@@ -83,6 +83,8 @@ def test_private_memory_stays_within_the_share_wherever_an_epoch_runs(
         ("source", False, "tasks"),
         ("segments", False, "tasks"),
         ("segments", True, "tasks"),
+        ("source", True, "driver"),
+        pytest.param("source", True, "spark", marks=pytest.mark.deep),
         pytest.param("segments", False, "driver", marks=pytest.mark.deep),
         pytest.param("segments", True, "driver", marks=pytest.mark.deep),
     ],
@@ -99,7 +101,7 @@ def test_f05_private_memory_stays_within_the_share_while_payload_is_left_behind(
         run(spark, tmp_path / name, few_rows, frames, payload)
     gc.collect()
     # Where the driver joins, tasks still write the segments of DataFrames.
-    measured = [private_memory] if place == "tasks" or frames else []
+    measured = [private_memory] if place != "driver" or (frames and payload == "segments") else []
     measured += [drivers_memory] if place == "driver" else []
     baselines = {memory: max(memory().values()) for memory in measured}
     if place == "driver":

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 JOINS = 12
 """Joins of one flow."""
 
-PAYLOADS = ["row", "auto", "segments"]
+PAYLOADS = ["row", "auto", "segments", "source", "source"]
 """Where payload of a source may be."""
 
 OUTLET = 6
@@ -50,7 +50,7 @@ def ran(
 ) -> list[tuple[Counter[Any], Counter[int] | int]]:
     """What comes out of each join of one flow, and which rows were late; with no late outlet, how many.
 
-    Whether payload of a source is put into segments is drawn at each start.
+    Where payload of a source is, is drawn at each start; all of them scan the same files.
     """
     feed = Feed(folder / "rows", side_by_side(runs, None).schema)
     pairs: defaultdict[int, Counter[Any]] = defaultdict(Counter)

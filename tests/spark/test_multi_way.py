@@ -41,7 +41,7 @@ def ran(spark, cases: Sequence[MultiWayCase], folder: Path, frames: bool, seed: 
         flow = pk.Flow(spark, checkpoint=f"{folder}/checkpoint", memory="32 MB", shards=1 + epoch)
         found = []
         for n, (case, feed) in enumerate(zip(cases, feeds, strict=True)):
-            streams, homes = {}, draw_homes(drawn, case, files=not frames, apart=apart[n])
+            streams, homes = {}, draw_homes(drawn, case, files=True, apart=apart[n])
             for alias in case.aliases:
                 told = {"time": "t", "progress": case.policy, "name": f"{alias}{n}", "payload": homes["payload"][alias]}
                 rows = feed[alias]

@@ -20,6 +20,7 @@ from pyarrow import csv
 
 from penstock.core.errors import SourceError, StateError
 from penstock.storage import arrays, payload
+from penstock.storage.alike import check_as_spark_reads, reads_alike
 from penstock.storage.payload import Home, Unit, forget_decoded, read_placed, sizes_of, width_of
 from penstock.storage.scans import files_of
 
@@ -291,3 +292,48 @@ def test_of_many_files_some_footers_tell_about_all(tmp_path):
 def test_of_other_or_unreadable_files_nothing_is_known(tmp_path, kind):
     (tmp_path / f"0.{kind}").write_text("t\n1\n")
     assert sizes_of(files_of(kind, tmp_path, pa.schema({"t": pa.int64()}), None, None)) is None
+
+
+class TestWholeFiles:
+    """Files that Spark reads are a unit each; columns may be called otherwise there."""
+
+    def test_rows_are_found_by_their_number_in_the_file(self, folder, home):
+        files = replace(home.files, columns=pa.schema({"t": pa.int64(), "said": pa.string()}))
+        made = replace(home, files=files, names=(("said", "text"),), source=f"{home.source}-whole")
+        count = made.note_whole(0, paths(home), frozenset({("said",), ("t",)}))
+        assert count == 2
+        places = np.array([(1 << 32) + 3, 10_999, (1 << 32) + 10_999, 0, 10_999])
+        said, times = made.fetch(places, [("said",), ("t",)])
+        assert said.to_pylist() == [f"row {n}" for n in (ROWS + 3, 10_999, 2 * ROWS - 1, 0, 10_999)]
+        assert times.to_pylist() == [ROWS + 3, 10_999, 2 * ROWS - 1, 0, 10_999]
+
+    @pytest.mark.parametrize(
+        ("held", "kind", "alike"),
+        [
+            (pa.int32(), pa.int64(), True),
+            (pa.int64(), pa.int32(), False),
+            (pa.large_string(), pa.string(), True),
+            (pa.dictionary(pa.int32(), pa.string()), pa.string(), True),
+            (pa.binary(), pa.string(), False),
+            (pa.int64(), pa.float64(), False),
+            (pa.float32(), pa.float64(), True),
+            (pa.decimal128(8, 2), pa.decimal128(10, 2), True),
+            (pa.decimal128(8, 2), pa.decimal128(10, 3), False),
+            (pa.struct({"a": pa.int32(), "b": pa.string()}), pa.struct({"a": pa.int64()}), True),
+            (pa.struct({"A": pa.int64()}), pa.struct({"a": pa.int64()}), False),
+            (pa.struct({"b": pa.int64()}), pa.struct({"a": pa.int64()}), False),
+            (pa.list_(pa.int32()), pa.list_(pa.int64()), True),
+            (pa.list_(pa.string()), pa.list_(pa.int64()), False),
+            (pa.map_(pa.string(), pa.int64()), pa.map_(pa.string(), pa.int64()), True),
+            (pa.map_(pa.string(), pa.int64()), pa.map_(pa.string(), pa.string()), False),
+            (pa.duration("us"), pa.int64(), False),
+        ],
+    )
+    def test_types_that_arrow_reads_as_spark_does(self, held, kind, alike):
+        assert reads_alike(held, kind) is alike
+
+    def test_a_file_that_is_gone_or_broken(self, folder, home, tmp_path):
+        (tmp_path / "broken.parquet").write_bytes(b"PAR1 no")
+        for name, why in (("gone", "is gone"), ("broken", "cannot be read as parquet")):
+            with pytest.raises(SourceError, match=f"{name}.parquet {why}"):
+                check_as_spark_reads(str(tmp_path / f"{name}.parquet"), pa.schema({"t": pa.int64()}))

@@ -57,11 +57,11 @@ def main(folder: Path, master: str, shards: int | None, method: str, places: int
 
 
 def source(flow: pk.Flow, feed: Feed, name: str, files: bool, payload: str = "auto") -> pk.Stream:
-    """The rows of a feed, read by Arrow or as a DataFrame, whose payload cannot stay where it is."""
+    """The rows of a feed, read by Arrow or as a DataFrame."""
     options = {"time": "t", "progress": pk.bounded_delay(20), "name": name}
     if files:
         return flow.parquet(feed.folder, max_files=1, payload=payload, **options)
-    return flow.source(feed.stream(flow.spark), payload="segments" if payload == "source" else payload, **options)
+    return flow.source(feed.stream(flow.spark), payload=payload, **options)
 
 
 if __name__ == "__main__":

@@ -99,6 +99,7 @@ WIDE = ("out", "apart")
 
 WIDE_CHAINS = [
     pytest.param([(NOTED, "driver", "frames", "tasks", "segments")], id="chosen"),
+    pytest.param([(RENAMED, "driver", "frames", "spark", "source")], id="scanned"),
     pytest.param(
         [
             (SPOOLED, "driver", "frames", "tasks", "segments"),
@@ -115,6 +116,22 @@ WIDE_CHAINS = [
             (RENAMED, "driver", "files", "spark", "source"),
         ],
         id="every step",
+        marks=pytest.mark.deep,
+    ),
+    pytest.param(
+        [
+            (PLANNED, "driver", "frames", "driver", "source"),
+            (READING, "jvm", "frames", "spark", "source"),
+            (STAGED, "driver", "frames", "spark", "source"),
+            (PLANNED, "driver", "mixed", "spark", "segments"),
+            (PLANNED, "jvm", "frames", "spark", "row"),
+            (WRITTEN, "driver", "frames", "spark", "source"),
+            (COMMITTED, "driver", "files", "tasks", "source"),
+            (PLANNED, "driver", "frames", "driver", "segments"),
+            (SWEEPING, "driver", "mixed", "driver", "source"),
+            (RENAMED, "jvm", "frames", "driver", "source"),
+        ],
+        id="every step, scanned",
         marks=pytest.mark.deep,
     ),
 ]
@@ -134,11 +151,10 @@ def test_f34_drivers_and_tasks_die_while_payload_is_left_behind(crashes, tmp_pat
         assert (tmp_path / f"crashed-{crash.replace(':', '-')}").exists(), told
         assert ended_with == -signal.SIGKILL if victim == "driver" else ended_with > 0, told
         job.kill()
-    payload = crashes[-1][-1]
-    kind = "files" if payload == "source" else "frames"
+    *_, kind, _, payload = crashes[-1]
     streams.grow(max(0, 2 - streams.waiting), rows=40)
     deaths = [f"{WRITTEN}:{streams.done + 1}:worker"]
-    if kind == "frames":
+    if payload == "segments":
         deaths += [f"{SPOOLED}:{streams.done + 1}:{who}" for who in ("worker", "task")]
     job = start(tmp_path, kind, "tasks", 2, WIDE, *deaths, payload=payload)
     assert job.wait_for("done"), (tmp_path / "job.log").read_text()[-3000:]
