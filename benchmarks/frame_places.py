@@ -1,12 +1,12 @@
-"""Payload that a streaming DataFrame of Parquet files could leave behind: what Spark's scan takes with and without it.
+"""Payload that a streaming DataFrame of Parquet files leaves behind: what Spark's scan takes with and without it.
 
     python benchmarks/frame_places.py
 
 40,000 rows an epoch, each a key, a time and 3 KB of text, from two files, into a sink that drops them, in
 `foreachBatch`. Spark plans the scan before `foreachBatch` gets the rows: a column that is not selected there has been
 read all the same. One that is not selected before the query starts is not read, also behind a user's own `where` and
-`select`, and `_metadata` tells the file and the place of each row. So rows of such a source could leave payload in
-their files, if that is decided once, at the start. Seconds are those of `foreachBatch`, in the median of epochs after
+`select`, and `_metadata` tells the file and the place of each row. So rows of such a source leave payload in their
+files, which is decided once, at the start (`spark/parquet_frames.py`). Seconds are those of `foreachBatch`, in the median of epochs after
 the first.
 """
 

@@ -14,7 +14,7 @@ The same files run through
 
 - ``penstock``: reading the files as Arrow columns, with ``materialize="auto"``; ``early`` and ``late``: with these. Of
   the wide join it is ``payload="auto"``, ``"row"`` and ``"source"`` of its sources;
-- ``dataframe``: penstock, its sources streaming DataFrames;
+- ``dataframe``: penstock, its sources streaming DataFrames, with ``auto``; ``dataframe-early``: with payload in the row;
 - ``spark-rocksdb``: Spark's own joins, one after the other by the same plan;
 - ``flink-rocksdb``: Flink SQL by the same plan (flink_multi_way.py says what is timed), if it is installed, over CSV
   files; ``flink-multi-join``: the same with its operator for several inputs, which here joins two at a time, because no
@@ -120,7 +120,7 @@ def main(
     """Run the cases by every engine, print the table and, as the last line, the JSON that is also returned."""
     names = tuple(cases) or (QUICK_CASES if quick else (*CASES, WIDE))
     size, patience = size or (QUICK if quick else FULL), QUICK_PATIENCE if quick else PATIENCE
-    wanted = only or [name for name in ENGINES if not quick or name != "dataframe"]
+    wanted = only or [name for name in ENGINES if not quick or not name.startswith("dataframe")]
     engines = {name: engine for name, engine in ENGINES.items() if name in wanted}
     flinks = [name for name in FLINKS if name in only or (not only and (name == QUICK_FLINK or not quick))]
     results: dict[str, Timed] = {}
@@ -274,9 +274,10 @@ ENGINES: dict[str, Engine] = {
     "early": partial(penstock, materialize="early"),
     "late": partial(penstock, materialize="late"),
     "dataframe": partial(penstock, scan="dataframe"),
+    "dataframe-early": partial(penstock, scan="dataframe", materialize="early"),
     "spark-rocksdb": spark_rocksdb,
 }
-OWN = ("penstock", "early", "late", "dataframe")
+OWN = ("penstock", "early", "late", "dataframe", "dataframe-early")
 """Those that are penstock."""
 FLINKS = {"flink-rocksdb": (), "flink-multi-join": ("--multi-join",)}
 

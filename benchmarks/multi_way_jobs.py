@@ -349,7 +349,7 @@ class Wide:
 
         def source(name: str) -> Stream:
             if scan == "dataframe":
-                return flow.source(base.stream(spark, self.workload, name), **told)
+                return flow.source(base.stream(spark, self.workload, name), payload=payload, **told)
             folder = self.workload.directory / "parquet" / name
             return flow.parquet(folder, max_files=1, payload=payload, **told)
 

@@ -24,7 +24,7 @@ class Homes:
         self._sources = [source for source in sources if source.row is not None]
         self._operators = operators
         self.pilots = {
-            source.name: HomePilot(source.payload, source.width, joins_before_last(source, operators), source.why)
+            source.name: HomePilot(source.payload, source.width, len(self._partials(source)), source.why)
             for source in self._sources
         }
 
@@ -94,9 +94,10 @@ class Homes:
         ]
 
 
-def joins_before_last(source: SourceNode, operators: Sequence[OperatorNode]) -> int:
-    """How many operators rows of a source pass before their last one."""
-    return len(_partials(source, operators))
+def guessed(source: SourceNode, width: float, operators: Sequence[OperatorNode]) -> tuple[bool, str]:
+    """Whether payload of so many bytes is predicted to stay in its files before anything is known, and why."""
+    pilot = HomePilot("auto", width, len(_partials(source, operators)))
+    return pilot.late, pilot.guess
 
 
 def _met(source: SourceNode, operators: Sequence[OperatorNode]) -> list[OperatorNode]:

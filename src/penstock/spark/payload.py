@@ -11,10 +11,9 @@ import pyarrow as pa
 
 from penstock.core.errors import CheckpointError, ConfigError, StateError
 from penstock.core.files import Files, Path, Payload
-from penstock.flow.graph import SourceNode, sources_of
+from penstock.flow.graph import OperatorNode, SourceNode, sources_of
 from penstock.flow.sinks import Sink, operators_needed
-from penstock.planner.payload import HomePilot
-from penstock.runtime.homes import joins_before_last
+from penstock.runtime.homes import guessed
 from penstock.runtime.payload import (
     AskedTooSoonError,
     Late,
@@ -76,7 +75,7 @@ def detached_on_spark(
     planned = checkpoint.planned(checkpoint.latest().epoch + 1)
     operators = operators_needed(sinks)
     chosen = {
-        source: kept.chosen(with_homes[source], planned, record.get("modes", {}), joins_before_last(source, operators))
+        source: kept.chosen(with_homes[source], planned, record.get("modes", {}), operators)
         for source, kept in of.items()
     }
     try:
@@ -129,7 +128,9 @@ class _Kept(NamedTuple):
         """About how many bytes the columns have in a row."""
         return _width(self.source, self.scan, self.left)
 
-    def chosen(self, home: Home, planned: Plan | None, modes: Mapping[str, str], joins: int) -> tuple[Payload, str]:
+    def chosen(
+        self, home: Home, planned: Plan | None, modes: Mapping[str, str], operators: Sequence[OperatorNode]
+    ) -> tuple[Payload, str]:
         """Where payload is from this start on, and why; what changes from epoch to epoch is not chosen here."""
         if isinstance(self.source.data, FileStream):
             return self.asked, ""
@@ -147,8 +148,8 @@ class _Kept(NamedTuple):
             return ("row" if self.asked == "auto" else "segments"), _NOT_IN_FILES
         if self.asked == "source":
             return "source", ""
-        pilot = HomePilot("auto", self.width, joins)
-        return ("source" if pilot.late else "row"), f" while the query runs, as was chosen at its start: {pilot.guess}"
+        stays, why = guessed(self.source, self.width, operators)
+        return ("source" if stays else "row"), f" while the query runs, as was chosen at its start: {why}"
 
     def data(self, payload: Payload, lets_go: Paths) -> Any:
         """What the rows come from, with a column for their places."""
