@@ -6,8 +6,8 @@
 `foreachBatch`. Spark plans the scan before `foreachBatch` gets the rows: a column that is not selected there has been
 read all the same. One that is not selected before the query starts is not read, also behind a user's own `where` and
 `select`, and `_metadata` tells the file and the place of each row. So rows of such a source leave payload in their
-files, which is decided once, at the start (`spark/parquet_frames.py`). Seconds are those of `foreachBatch`, in the median of epochs after
-the first.
+files, which is decided once, at the start (`spark/parquet_frames.py`). Seconds are those of `foreachBatch`, in the
+median of epochs after the first.
 """
 
 from __future__ import annotations
