@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -147,14 +148,15 @@ class Assembly:
         """The rows of a micro-batch that are not put into segments, with their places; it has some (`brings_rows`)."""
         gone = [str(self.source_rows.number(source)) for source in self.segmented if source not in self.file_sources]
         rows = batch.where(f"{SOURCE} NOT IN ({', '.join(gone)})") if gone else batch
-        return with_places(rows, [self._placed_in(source, plan) for source in self.placed]) if self.placed else rows
+        if not self.placed:
+            return rows
+        files = self.placed_files(plan.epoch)
+        return with_places(rows, [self._placed_in(source, plan, uris) for source, uris in files.items()])
 
-    def _placed_in(self, source: SourceNode, plan: Plan) -> Placed:
+    def _placed_in(self, source: SourceNode, plan: Plan, uris: Sequence[str]) -> Placed:
         """Where rows of a source are in the files that an epoch has of it."""
-        first, _ = plan.late.get(source.name, (0, 0))
-        parts = source.home.portions(first) if source.name in plan.late else []
-        numbers = {part.path: part.number for part in parts}
-        uris = self.placed_files(plan.epoch)[source] if parts else []
+        parts = source.home.portions(plan.late[source.name][0]) if source.name in plan.late else []
+        numbers = {part.path: part.number for part in parts if part.group is None}
         files = {uri: numbers[path_in_log(uri)] for uri in uris}
         return Placed(self.source_rows.number(source), self.source_rows.place_of_row(source), files)
 
@@ -229,9 +231,15 @@ def _given(source: SourceNode) -> Any:
 
 def _scans(source: SourceNode) -> list[int]:
     """What identifies the streams that a DataFrame reads."""
-    leaves = _given(source)._jdf.queryExecution().analyzed().collectLeaves()
-    found = (leaves.apply(place) for place in range(leaves.size()))
-    return [int(leaf.output().apply(0).exprId().id()) for leaf in found if leaf.isStreaming()]
+    if source not in _KNOWN:
+        leaves = _given(source)._jdf.queryExecution().analyzed().collectLeaves()
+        found = (leaves.apply(place) for place in range(leaves.size()))
+        _KNOWN[source] = [int(leaf.output().apply(0).exprId().id()) for leaf in found if leaf.isStreaming()]
+    return _KNOWN[source]
+
+
+_KNOWN: WeakKeyDictionary[SourceNode, list[int]] = WeakKeyDictionary()
+"""What was asked of Spark before: it takes a call of the JVM for each part of a plan."""
 
 
 def _name(source: SourceNode) -> str:

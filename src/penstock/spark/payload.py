@@ -92,7 +92,8 @@ def detached_on_spark(
             f"fetch them in time: {wrong} Or start with a new checkpoint folder. Nothing was touched."
         ) from wrong
     _refuse_other_columns(checkpoint, record.get("told", told), told)
-    now = {"told": told, **record, "names": names, "modes": {source.name: chosen[source][0] for source in ours}}
+    modes = {source.name: "files" if isinstance(source.data, FileStream) else chosen[source][0] for source in ours}
+    now = {"told": told, **record, "names": names, "modes": modes}
     if now != record:
         checkpoint.records.write(_RECORD, now)
     return made, notes
