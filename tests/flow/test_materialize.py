@@ -78,7 +78,7 @@ class TestRefused:
             flow.join(**streams, on=ON, materialize={"c": "late"})
 
     def test_rows_that_cannot_be_read_again_from_where_they_came(self, flow):
-        with pytest.raises(ConfigError, match=r"read again: it does not read files\. Write payload='segments'.*flow.parq"):
+        with pytest.raises(ConfigError, match=r"it does not read files\. Write payload='segments'.*flow\.parquet"):
             flow.source(ROWS, time="t", payload="source")
 
     def test_two_joins_that_want_different_things_of_one_source(self, flow, streams):

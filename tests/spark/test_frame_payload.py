@@ -250,7 +250,7 @@ class TestAuto:
         query = flow.run()
         said = str(query.explain())
         assert "payload of a (note, v; about 2" in said
-        assert "stays in the files while the query runs, as was chosen at its start: of a million rows" in said
+        assert "stays in the files while the query runs, as chosen at its start: for a million rows" in said
         assert "payload of b" not in said
         assert query.progress().epochs[0].left_behind == ("a",)
 
@@ -291,7 +291,7 @@ class TestRefused:
         }
         flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="32 MB")
         for why, rows in told.items():
-            with pytest.raises(ConfigError, match=rf"cannot be: {why}.*Write payload='segments'"):
+            with pytest.raises(ConfigError, match=rf"cannot be read again: {why}.*Write payload='segments'"):
                 flow.source(rows, time="t", payload="source")
 
     def test_only_columns_that_are_passed_on_in_types_that_arrow_reads_alike(self, spark, feeds):

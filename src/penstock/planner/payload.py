@@ -99,8 +99,8 @@ class HomePilot:
         """What is predicted before anything is known, in words."""
         costs = self.costs(1e6, 1e6 * self.joins, 1e6)
         return (
-            f"of a million rows that all become results {costs['row']:.1f} s are predicted if it travels, "
-            f"{costs['source']:.1f} s if it stays"
+            f"for a million rows that all become results, predicted to take {costs['row']:.1f} s if it travels, "
+            f"{costs['source']:.1f} s if not"
         )
 
     def learn(self, rows: int, partials: int, results: int) -> None:

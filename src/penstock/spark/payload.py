@@ -150,7 +150,7 @@ class _Kept(NamedTuple):
         if self.asked == "source":
             return "source", ""
         stays, why = guessed(self.source, self.width, operators)
-        return ("source" if stays else "row"), f" while the query runs, as was chosen at its start: {why}"
+        return ("source" if stays else "row"), f" while the query runs, as chosen at its start: {why}"
 
     def data(self, payload: Payload, lets_go: Paths) -> Any:
         """What the rows come from, with a column for their places."""
