@@ -37,7 +37,8 @@ def run(spark, folder: Path, feeds: list[Feed], method: str, *, end: bool) -> tu
     """Join them in a window that never closes: the number of pairs, the sum of their ids, the most bytes of state."""
     flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory=MEMORY)
     left, right = (
-        flow.source(side.stream(spark), time="t", progress=pk.ordered(), name=side.folder.name) for side in feeds
+        flow.source(side.stream(spark), time="t", progress=pk.ordered(), name=side.folder.name, payload="row")
+        for side in feeds
     )
     joined = left.join(right, on="k", within=pk.band(10**9, 10**9), how="left", method=method)
     totals = []
@@ -86,7 +87,8 @@ def test_a_hot_key_with_nine_million_matches_stays_within_the_share(spark, tmp_p
     baseline = max(private_memory().values())
     flow = pk.Flow(spark, checkpoint=str(tmp_path / "c"), memory=MEMORY)
     left, right = (
-        flow.source(feed.stream(spark), time="t", progress=pk.ordered(), name=feed.folder.name) for feed in feeds
+        flow.source(feed.stream(spark), time="t", progress=pk.ordered(), name=feed.folder.name, payload="row")
+        for feed in feeds
     )
     left.join(right, on="k", within=pk.band(10**9, 10**9)).to_format("noop")
     with watched() as most:

@@ -26,7 +26,7 @@ TIMES = [8, pytest.param(32, marks=pytest.mark.deep)]
 def totals(spark, folder: Path, feeds: list[Feed], method: str, on, memory: int, *, end: bool) -> tuple[int, int, int]:
     """Join two streams for ever: the number of pairs, the sum of their ids, the most bytes of state."""
     flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory=memory)
-    left, right = (flow.source(side.stream(spark), time="t", name=side.folder.name) for side in feeds)
+    left, right = (flow.source(side.stream(spark), time="t", name=side.folder.name, payload="row") for side in feeds)
     found = []
     left.join(right, on=on, method=method).select("id", "id_right").foreach_epoch(
         lambda rows, epoch: found.append(rows.selectExpr("count(*)", "coalesce(sum(id + id_right), 0)").first())

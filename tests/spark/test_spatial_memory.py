@@ -39,7 +39,8 @@ def run(spark, folder: Path, feeds: list[Feed], *, end: bool, **asked) -> tuple[
     """The number of pairs, the sum of their ids, the most bytes of state."""
     flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory=MEMORY)
     left, right = (
-        flow.source(side.stream(spark), time="t", progress=pk.ordered(), name=side.folder.name) for side in feeds
+        flow.source(side.stream(spark), time="t", progress=pk.ordered(), name=side.folder.name, payload="row")
+        for side in feeds
     )
     cell = asked.pop("cell")
     joined = left.join(right, on=pk.intersects(CORNERS, cell=cell), **asked)
