@@ -144,7 +144,7 @@ def test_a_file_that_rows_in_state_need_is_asked_for_by_its_name(spark, tmp_path
     feeds["b"].add(events(1, "b").set_column(0, "k", pa.array([7 * n % 97 for n in range(ROWS)])))
     flow, rows = joined(spark, tmp_path, feeds)
     rows.to_memory()
-    with pytest.raises(PenstockError, match=r"00000\.parquet is gone or was changed since it was read"):
+    with pytest.raises(PenstockError, match=r"00000\.parquet is gone or has changed since it was read"):
         flow.run()
 
 
