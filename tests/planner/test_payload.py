@@ -17,12 +17,28 @@ def test_wide_rows_of_which_few_become_results_leave_payload_behind():
 
 @pytest.mark.parametrize(("joins", "late"), [(0, False), (1, True)])
 def test_before_anything_is_known_payload_stays_where_it_would_be_sent_on(joins, late):
-    assert HomePilot("auto", width=60, joins=joins).late == late
+    assert HomePilot("auto", width=200, joins=joins).late == late
+
+
+def test_payload_that_does_not_fit_the_driver_stays():
+    small, large = (HomePilot("auto", width=1000, columns=10, room=room) for room in (64e6, 256e6))
+    assert (small.late, large.late) == (True, False)
+    beside = 40e6
+    assert small.costs(30_000, 0, 30_000, beside)["row"] > small.costs(30_000, 0, 30_000)["row"]
+    small.learn(30_000, 0, 150_000)
+    assert not small.late
+    assert small.brings == 30_000 * 1000
+
+
+def test_many_columns_take_longer_to_find():
+    few, many = (HomePilot("auto", width=115, columns=columns).costs(100, 0, 100) for columns in (1, 13))
+    assert few["source"] < many["source"]
+    assert few["row"] == many["row"]
 
 
 @pytest.mark.parametrize(("joins", "results"), [(0, 0), (1, 20_000)])
 def test_the_first_epoch_is_gone_by_at_once(joins, results):
-    pilot = HomePilot("auto", width=80, joins=joins)
+    pilot = HomePilot("auto", width=200, joins=joins)
     before = pilot.late
     pilot.learn(rows=1000, partials=0, results=results)
     assert pilot.late != before

@@ -7,26 +7,30 @@ Results have it in both cases.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from penstock.core.files import Payload
 from penstock.planner.multi_way.switching import Switching
 
-_BROUGHT = 6e-9
-"""Seconds to decode, send and keep a byte of payload that travels: between what the driver takes and what tasks do;"""
+_BROUGHT = {"driver": 4e-9, "tasks": 6e-9}
+"""Seconds to decode, send and keep a byte of payload that travels, in the driver and in tasks;"""
 
-_SENT = 4e-9
+_SENT = {"driver": 1e-9, "tasks": 4e-9}
 """to send and keep it once more with a partial result;"""
 
 _FETCHED = 3e-9
 """to decode a byte that stayed, and to keep it where rows are found by their number;"""
 
-_FOUND = 1.5e-7
-"""to put a row of a result in order and find its payload so,"""
+_FOUND, _COLUMN = 5e-8, 2e-8
+"""to put a row of a result in order and find it so, and for each of its columns,"""
 
 _TAKEN = 1e-10
 """and to take a byte of it, beyond what a join takes that copies it from rows in state: `benchmarks/multi_way.py`."""
+
+_FIRST = 100_000
+"""Rows that an epoch is taken to have before one was seen."""
 
 _GUESSED = 0.25
 """How much less it must be predicted to cost to stay before anything is known: rows in state keep what was guessed."""
@@ -55,7 +59,8 @@ class HomePilot:
     """Chooses for one source, epoch by epoch; `asked` is what its user wrote, `width` the bytes that may stay.
 
     Before anything is known, each row is taken to come into one partial result of each of the `joins` that are not its
-    last, and to become one result. The first epoch tells more, and is always gone by.
+    last, and to become one result. The first epoch tells more, and is always gone by. Payload that travels costs less
+    in the driver, which has room for `room` bytes of it in an epoch.
 
     >>> pilot = HomePilot("auto", width=3000, joins=1)
     >>> pilot.late, pilot.costs(rows=1000, partials=1000, results=10)["source"] < 0.01
@@ -70,14 +75,18 @@ class HomePilot:
     """Joins that its rows pass before their last one."""
     why: str = ""
     """Why it is as asked, if `asked` is not what the user wrote."""
+    columns: int = 1
+    """Columns, or fields of structs, that the payload has."""
+    room: float = math.inf
     changes: int = 0
     """How often it has changed its mind."""
     _running: Switching = field(init=False)
     _seen: Seen | None = None
+    _beside: float = 0.0
     _epochs: int = 0
 
     def __post_init__(self) -> None:
-        first = self.costs(1.0, self.joins, 1.0)
+        first = self.costs(_FIRST, _FIRST * self.joins, _FIRST)
         stays = first["source"] < (1 - _GUESSED) * first["row"]
         self._running = Switching("source" if stays else "row", since=-_DWELL, dwell=_DWELL)
 
@@ -86,13 +95,23 @@ class HomePilot:
         """Whether rows of the next epoch leave their payload behind."""
         return self.asked in _STAYS or (self.asked == "auto" and self._running.current == "source")
 
-    def costs(self, rows: float, partials: float, results: float) -> dict[str, float]:
-        """Seconds for an epoch of so many rows of the source that come into partial results and results."""
+    def costs(self, rows: float, partials: float, results: float, beside: float = 0.0) -> dict[str, float]:
+        """Seconds for an epoch of so many rows of the source that come into partial results and results.
+
+        Rows of other sources bring so many bytes `beside` them.
+        """
         touched = min(rows, results)
+        place = "driver" if self.width * (rows + partials) + beside <= self.room else "tasks"
         return {
-            "row": self.width * (rows * _BROUGHT + partials * _SENT),
-            "source": self.width * touched * _FETCHED + results * (_FOUND + self.width * _TAKEN),
+            "row": self.width * (rows * _BROUGHT[place] + partials * _SENT[place]),
+            "source": self.width * touched * _FETCHED
+            + results * (_FOUND + self.columns * _COLUMN + self.width * _TAKEN),
         }
+
+    @property
+    def brings(self) -> float:
+        """The bytes of payload that rows bring in an epoch, and partial results with them; none if it stays."""
+        return 0.0 if self.late or self._seen is None else self.width * (self._seen.rows + self._seen.partials)
 
     @property
     def guess(self) -> str:
@@ -103,8 +122,8 @@ class HomePilot:
             f"{costs['source']:.1f} s if not"
         )
 
-    def learn(self, rows: int, partials: int, results: int) -> None:
-        """An epoch is done.
+    def learn(self, rows: int, partials: int, results: int, beside: float = 0.0) -> None:
+        """An epoch is done, in which rows of other sources brought so many bytes of payload `beside` these.
 
         While windows fill, rows come into more results from epoch to epoch: then the latest tells most, and in the
         first epochs each row is taken to become one result at least.
@@ -125,7 +144,8 @@ class HomePilot:
         known = self._seen
         if self._epochs <= _DWELL:
             known = known._replace(results=max(known.results, known.rows))
-        running = self._running.after(self._epochs, self.costs(*known))
+        self._beside = beside
+        running = self._running.after(self._epochs, self.costs(*known, beside))
         self.changes += running.current != self._running.current
         self._running = running
 
@@ -136,7 +156,7 @@ class HomePilot:
             return f"{where}{self.why or f', as payload={self.asked!r} says'}"
         if self._seen is None:
             return f"{where}: nothing was measured yet"
-        costs = self.costs(*self._seen)
+        costs = self.costs(*self._seen, self._beside)
         changed = f"; changed {self.changes} times" if self.changes else ""
         return (
             f"{where}: predicted to take {costs['row']:.3f} s per epoch if it travels, {costs['source']:.3f} s if not"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from penstock.core.budget import show_bytes
@@ -13,6 +14,9 @@ from penstock.flow.report import OperatorReport
 from penstock.planner.payload import HomePilot
 from penstock.storage.versioned import Kept, Plan
 
+_LESS = 0.8
+"""How much of what did not fit the driver is taken to fit it."""
+
 _RANGES = 256
 """Ranges of units of a source that a ledger tells apart, at most."""
 
@@ -20,20 +24,38 @@ _RANGES = 256
 class Homes:
     """The sources of a flow whose rows may leave payload behind. `pilots` choose whether they do."""
 
-    def __init__(self, sources: Sequence[SourceNode], operators: Sequence[OperatorNode]) -> None:
+    def __init__(
+        self, sources: Sequence[SourceNode], operators: Sequence[OperatorNode], room: float = math.inf
+    ) -> None:
         self._sources = [source for source in sources if source.row is not None]
         self._operators = operators
         self.pilots = {
-            source.name: HomePilot(source.payload, source.width, len(self._partials(source)), source.why)
+            source.name: HomePilot(
+                source.payload,
+                source.width,
+                len(self._partials(source)),
+                source.why,
+                columns=max(1, len(source.lets_go)),
+                room=room,
+            )
             for source in self._sources
         }
 
-    def learn(self, rows: Mapping[str, int], operators: Mapping[str, OperatorReport]) -> None:
-        """What an epoch showed of the rows of each source: how many there were, and what became of them."""
+    def learn(self, rows: Mapping[str, int], operators: Mapping[str, OperatorReport], in_driver: bool = True) -> None:
+        """What an epoch showed of the rows of each source: how many there were, and what became of them.
+
+        One that did not run in the driver tells that there is less room in it than was thought.
+        """
+        brought = {name: pilot.brings for name, pilot in self.pilots.items()}
+        together = math.fsum(brought.values())
         for source in self._sources:
+            pilot = self.pilots[source.name]
             out = {node: operators[node.name].rows_out for node in self._met(source)}
             partials = sum(out[node] for node in self._partials(source))
-            self.pilots[source.name].learn(rows[source.name], partials, sum(out.values()) - partials)
+            if not in_driver and together:
+                pilot.room = min(pilot.room, _LESS * together)
+            beside = together - brought[source.name]
+            pilot.learn(rows[source.name], partials, sum(out.values()) - partials, beside)
 
     def _met(self, source: SourceNode) -> list[OperatorNode]:
         return _met(source, self._operators)
@@ -94,9 +116,12 @@ class Homes:
         ]
 
 
-def guessed(source: SourceNode, width: float, operators: Sequence[OperatorNode]) -> tuple[bool, str]:
-    """Whether payload of so many bytes is predicted to stay in its files before anything is known, and why."""
-    pilot = HomePilot("auto", width, len(_partials(source, operators)))
+def guessed(source: SourceNode, width: float, columns: int, operators: Sequence[OperatorNode]) -> tuple[bool, str]:
+    """Whether payload that Spark would scan is predicted to stay in its files before anything is known, and why.
+
+    It has some columns, of so many bytes together. Spark's scans take about what tasks do.
+    """
+    pilot = HomePilot("auto", width, len(_partials(source, operators)), columns=columns, room=0.0)
     return pilot.late, pilot.guess
 
 

@@ -211,7 +211,8 @@ class Engine:
         ledger, operators = self._settle(plan, frames, seen)
         self.checkpoint.commit(ledger)
         self._clean(ledger, frames.attempt)
-        self.course.homes.learn({name: counted.seen.rows for name, counted in seen.items()}, operators)
+        came = {name: counted.seen.rows for name, counted in seen.items()}
+        self.course.homes.learn(came, operators, in_driver=ran == "driver")
         self._rows = sum(counted.seen.rows + counted.late + counted.no_time for counted in seen.values())
         size = self._rows if self.assembly.frames else plan.size
         self.placement.learn(ran, size, clock.perf_counter() - begun, self._alone(operators))

@@ -149,7 +149,7 @@ class _Kept(NamedTuple):
             return ("row" if self.asked == "auto" else "segments"), _NOT_IN_FILES
         if self.asked == "source":
             return "source", ""
-        stays, why = guessed(self.source, self.width, operators)
+        stays, why = guessed(self.source, self.width, len(self.left), operators)
         return ("source" if stays else "row"), f" while the query runs, as chosen at its start: {why}"
 
     def data(self, payload: Payload, lets_go: Paths) -> Any:
