@@ -1,4 +1,4 @@
-"""Columns without a value take no room: batches are stored and sent without them, and get them back when they are read.
+"""Columns without any value take no room: batches are stored and sent without them, and get them back when read.
 
 Rows whose payload stays in its source have many such columns.
 """

@@ -1,7 +1,7 @@
-"""The memory budget: a promise that is kept by refusing.
+"""The memory budget: a limit that is never exceeded.
 
-Everything that grows with data is charged before it is allocated. Code asks how much room there is and sizes its
-chunks by it; a charge that does not fit raises, so that an overrun is a bug that shows and not a slow death.
+Everything that grows with data is charged before it is allocated. Code asks how much room there is and sizes its chunks
+accordingly; a charge that does not fit raises an error, so that an overrun shows at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
 class Budget:
-    """So many bytes, and who holds them.
+    """A number of bytes, and how many of them are charged.
 
     >>> budget = Budget(100)
     >>> with budget.hold(60, "rows"):
@@ -97,7 +97,7 @@ class Budget:
 
 
 def ample() -> Budget:
-    """A budget that refuses nothing, for what no task does.
+    """A budget without a limit, for work outside of tasks.
 
     >>> ample().room > 10**15
     True
@@ -106,7 +106,7 @@ def ample() -> Budget:
 
 
 class BudgetPart(Budget):
-    """Some bytes of another budget, for one who may not take all of it: what is charged here is charged there, too.
+    """A part of another budget, with its own limit: what is charged here is charged there, too.
 
     >>> whole = Budget(100)
     >>> part = BudgetPart(whole, 60)

@@ -1,4 +1,4 @@
-"""How late and how full: the measures by which stream joins are compared, over arrays of moments.
+"""Delays and buffer sizes: the measures by which stream joins are compared, over arrays of times.
 
 They are words that every room shares (a host reports them, the lab plots them, tests check them), need no state and
 know no operator, so they are vocabulary and live in the core. All take NumPy arrays, one entry per result, row or

@@ -13,11 +13,11 @@ from penstock.core.errors import ConfigError
 Format = Literal["parquet", "arrow", "csv", "json", "delta"]
 
 Changes = Literal["refuse", "skip"]
-"""What becomes of commits of a Delta table that delete or rewrite rows."""
+"""What to do with commits of a Delta table that delete or rewrite rows."""
 
 Payload = Literal["auto", "row", "source", "segments"]
-"""Where the columns of a row are that only results need: in the row, in its source, or in segments of the checkpoint,
-which are written once; auto is where it costs less."""
+"""Where columns that only results need are kept: in the row, in its source, or in segments of the checkpoint, which are
+written once; auto is whichever costs less."""
 
 Path = tuple[str, ...]
 """A column, or a field of a struct by the names that lead to it."""
@@ -28,7 +28,7 @@ _NO_COLUMNS = pa.schema([])
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The files of a folder, or those that match a pattern: each is read once, new ones as they come.
+    """The files of a folder, or those that match a pattern: each is read once, new ones as they arrive.
 
     Their rows have these `columns`, in types that Spark has, too. An epoch takes `max_files` of them, or as many as
     have `max_bytes`; without either, all that are there. Of a Delta table the files in question are its commits.
@@ -62,7 +62,7 @@ Values = tuple[tuple[str, str | None], ...]
 
 
 class Sizes(NamedTuple):
-    """About how many rows a source has now, and how many bytes each of its columns takes in one of them."""
+    """About how many rows a source has now, and how many bytes each of its columns takes per row."""
 
     rows: float
     widths: dict[str, float]
@@ -70,14 +70,14 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file that an epoch reads, and what its rows have beside what is in it."""
+    """A file that an epoch reads, and the columns of its rows that are not in it."""
 
     path: str
     values: Values = ()
     nbytes: int | None = None
     """Its size, if that is known."""
     segment: bool = False
-    """Whether it is a segment that rows of the source were put into."""
+    """Whether it is a segment that rows of the source were written to."""
 
 
 def check_limit(name: str, value: int | None) -> int | None:

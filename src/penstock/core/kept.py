@@ -1,4 +1,4 @@
-"""What a process keeps from one task to the next: whoever uses it pays for it then, and what it cannot pay for goes."""
+"""Caches that outlive a task, charged to the running task's budget; what does not fit is evicted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weakref import WeakSet
 from penstock.core.budget import Budget
 
 KEPT_PART = 4
-"""What stays for the next task takes up to this part of a task's memory."""
+"""The fraction of a task's memory that caches for the next task may take."""
 
 _EVERY: WeakSet[Kept[Any, Any]] = WeakSet()
 
@@ -20,9 +20,9 @@ V = TypeVar("V")
 
 
 class Kept(threading.local, Generic[K, V]):
-    """Things by name, with their bytes; of too many, those that were used longest ago go. Each thread has its own.
+    """An LRU cache by name, with the size of each entry. Each thread has its own.
 
-    All that one task pays for is a part of its memory together: where one keeps more, the one that has most gives way.
+    All caches that are charged to one task share a part of its memory: if one grows, the largest shrinks.
 
     >>> kept, first, next = Kept(), Budget(400), Budget(200)
     >>> kept.charge_to(first, limit=100)
@@ -41,7 +41,7 @@ class Kept(threading.local, Generic[K, V]):
         _EVERY.add(self)
 
     def charge_to(self, payer: Budget, limit: int) -> None:
-        """From now on `payer` is charged for what is kept, and no more than `limit` bytes are, or than fit."""
+        """Charge the cache to `payer` from now on, and keep no more than `limit` bytes, or than fit."""
         before, self._limit = self.payer, min(limit, payer.limit // KEPT_PART)
         if before is payer:
             self.shrink(self._limit)
@@ -54,14 +54,14 @@ class Kept(threading.local, Generic[K, V]):
         self.payer = payer
 
     def get(self, name: K) -> V | None:
-        """What is kept under a name."""
+        """The entry of a name."""
         if name not in self._things:
             return None
         self._things.move_to_end(name)
         return self._things[name][0]
 
     def clear_for(self, size: int) -> bool:
-        """Forget as much as must go before so many bytes more are kept; whether they may be at all."""
+        """Evict entries to make room for this many bytes; False if they cannot fit."""
         if self.payer is None or size > self._limit:
             return False
         self.shrink(self._limit - size)
@@ -69,7 +69,7 @@ class Kept(threading.local, Generic[K, V]):
         return True
 
     def put(self, name: K, thing: V, size: int) -> bool:
-        """Keep something more, in the place of what was used longest ago if need be; whether it fits."""
+        """Add an entry, evicting the least recently used if needed; False if it does not fit."""
         if self.payer is None or not self.clear_for(size) or size > self.payer.room:
             return False
         self.payer.charge(size, _WHAT)
@@ -78,12 +78,12 @@ class Kept(threading.local, Generic[K, V]):
         return True
 
     def shrink(self, limit: int) -> None:
-        """Forget what was used longest ago, until no more than `limit` bytes are kept."""
+        """Evict the least recently used entries until no more than `limit` bytes are kept."""
         while self.held > limit:
             self.forget()
 
     def forget(self) -> None:
-        """Forget what was used longest ago."""
+        """Evict the least recently used entry."""
         _, (_, size) = self._things.popitem(last=False)
         self.held -= size
         if self.payer is not None:
@@ -91,7 +91,7 @@ class Kept(threading.local, Generic[K, V]):
 
 
 def hand_over(payer: Budget, limit: int) -> None:
-    """A task begins: all that is kept here is paid for by it, up to `limit` bytes together, and the rest goes.
+    """Start a task: charge all caches to it, up to `limit` bytes together, and evict the rest.
 
     >>> kept = Kept()
     >>> kept.charge_to(Budget(400), limit=100)
@@ -110,7 +110,7 @@ def hand_over(payer: Budget, limit: int) -> None:
 
 
 def give_way(payer: Budget, limit: int = 0) -> None:
-    """Forget of all that somebody pays for, where most is kept first, until it is no more than `limit` bytes.
+    """Shrink the caches that are charged to one budget, the largest first, to `limit` bytes together.
 
     >>> one, other, task = Kept(), Kept(), Budget(400)
     >>> for kept, size in ((one, 30), (other, 10)):
@@ -129,7 +129,7 @@ def give_way(payer: Budget, limit: int = 0) -> None:
 
 
 def kept_by(payer: Budget) -> int:
-    """How many bytes of what is kept here somebody pays for."""
+    """How many bytes of caches are charged to a budget."""
     return sum(kept.held for kept in _EVERY if kept.payer is not None and kept.payer.within(payer))
 
 

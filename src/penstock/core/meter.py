@@ -1,4 +1,4 @@
-"""What an operator's work costs, counted as it goes: the same counts that reports show and simulated clocks charge."""
+"""Counts of an operator's work, which reports show and simulated clocks charge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Granularity = Literal["tuple", "block"]
 
 
 class Meter(Protocol):
-    """Told of work as it is done."""
+    """Receives counts of work as it is done."""
 
     def compute(self, comparisons: int = 0, chain_nodes: int = 0) -> None:
         """So many pairs of rows that a nested loop would compare, so many nodes of hash chains that it would walk."""

@@ -1,7 +1,7 @@
-"""The methods of a family of operators: what each is called, what it is given, what runs it, what is said of it.
+"""The methods of a family of operators: the name, parameters, algorithm and description of each.
 
-A family has one list of them, and everything that names methods asks it: ``method=`` and its errors, `explain()`, the
-planner. The list is empty where configs import it and filled by the family's `registry`, which knows the algorithms.
+A family has one list, used by everything that names methods: ``method=`` and its errors, `explain()`, the planner.
+Configs import the list empty; the family's `registry`, which knows the algorithms, fills it.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Method(Generic[P]):
     title: str
     sentence: str
     parameters: P
-    """Those that the name stands for."""
+    """The parameters that the name stands for."""
     logic: MakeLogic
     auto: Literal["may pick", "never picks"]
-    """Whether ``method="auto"`` may become this one: then the planner has a cost for it."""
+    """Whether ``method="auto"`` may choose it: then the planner has a cost for it."""
 
     @property
     def line(self) -> str:
@@ -60,7 +60,7 @@ class Method(Generic[P]):
 class Methods(dict[str, Method[P]]):
     """The methods of a family by their names, the simplest first.
 
-    ``"auto"`` is a name, too: that of the `default`, where no planner decides.
+    ``"auto"`` is a name, too: of the `default`, if no planner decides.
 
     >>> sorts = Methods(int, default="plain")
     >>> sorts.add(Method("plain", "plain sort", "sorts once", 1, sorted, auto="may pick"))
@@ -97,13 +97,13 @@ class Methods(dict[str, Method[P]]):
         return method if isinstance(method, str) else self.of(method).name
 
     def explained(self, method: str | P, reason: str | None = None) -> tuple[str, str]:
-        """By which method an operator runs and why, as `explain()` says it; without a reason, it was asked for."""
+        """The method of an operator and the reason, as in `explain()`; without a reason, the user asked for it."""
         name = self.name_of(method)
         said = f"method={name!r} was asked for" if reason is None else reason
         return f"method {name} ({self.of(method).line})", f"because {said}"
 
     def priced(self, costs: Mapping[str, C]) -> dict[str, C]:
-        """What each method costs that ``method="auto"`` may pick, in the order of the list; every one must have one."""
+        """The cost of each method that ``method="auto"`` may choose, in the order of the list; none may be missing."""
         planned = [name for name, method in self.items() if method.auto == "may pick"]
         if {*planned} != {*costs}:
             raise TypeError(f"Costs of {', '.join(costs)} are not those of {', '.join(planned)}.")
@@ -133,7 +133,7 @@ class ByMethod(Operator, Generic[P]):
         return self.methods.name_of(self.method)
 
     def with_method(self, method: str) -> Self:
-        """The same by another method."""
+        """The same operator with another method."""
         return replace(cast(Any, self), method=method)  # type: ignore[no-any-return]
 
     def logic(
@@ -144,9 +144,9 @@ class ByMethod(Operator, Generic[P]):
         state: State,
         meter: Meter | None = None,
     ) -> Logic:
-        """The algorithm of the method; of 'auto', which is for a planner to decide, the family's default."""
+        """The algorithm of the method; for 'auto', if no planner has decided, the family's default."""
         self.check_state(state)
         return self.methods.of(self.method).logic(self, inputs, store, budget, state, meter)
 
     def check_state(self, state: State) -> None:
-        """Raise an error if the method cannot go on from what another has left."""
+        """Raise an error if the method cannot resume from the state of another."""

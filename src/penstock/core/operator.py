@@ -1,8 +1,8 @@
-"""The operator contract: what every algorithm is, whichever host runs it.
+"""The operator contract: what every operator provides, whichever host runs it.
 
 An operator is a frozen config (what the user asked for) and a logic built from it (what runs on one shard of the
-key space). The logic is a deterministic state machine: no clock, no I/O but its page store, no randomness but a
-seeded one. Its state is pages and a small `meta` record, so that a host can save, move and inspect it.
+key space). The logic is a deterministic state machine: no clock, no I/O except its page store, no unseeded randomness.
+Its state is pages and a small `meta` record, so that a host can save, move and inspect it.
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ from penstock.core.time import Time
 from penstock.core.windows import Sessions, Slides
 
 Outlet = Literal["results", "late"]
-"""Where rows leave: answers, and rows below their bound."""
+"""Where rows leave an operator: results, and rows below their bound."""
 
 Timing = Literal["column", "before end", "latest", "earliest"]
-"""The event time of a result: what one column shows, the step before the end of its window, or one of two columns."""
+"""The event time of a result: that of one column, the step before the end of its window, or one of two columns."""
 
 NullKeys = Literal["group", "drop", "spread"]
-"""Rows with null in a key: a group like any other; of no use; kept, and placed by their time as they meet nobody."""
+"""Rows with null in a key: a group like any other; dropped; or kept, and placed by their time because they match
+nothing."""
 
 Arrivals = Literal["streamed", "sorted", "spooled"]
-"""Rows are processed as they come, sorted by hash, or in order of time; the last two once all of them are there."""
+"""Rows are processed as they arrive, sorted by hash, or in order of time; the last two once all have arrived."""
 
 _LARGE_STATE = 16
-"""From so many times the share on, state is in so many pages that sorting arrivals first costs less than it saves."""
+"""If state is more than this many times the share, it has so many pages that sorting arrivals first pays off."""
 
 
 class Origin(NamedTuple):
-    """The column of a port that a column of the results has its type from."""
+    """The column of a port that gives a column of the results its type."""
 
     port: int
     column: str
@@ -58,7 +59,7 @@ class Out(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """An operator's state on one shard: its pages, and a JSON-able record of whatever else it must remember."""
+    """An operator's state on one shard: its pages, and a JSON-able record of everything else."""
 
     pages: Sequence[Page] = ()
     meta: dict[str, Any] = field(default_factory=dict)
@@ -68,7 +69,7 @@ class Allowance(Protocol):
     """How much deferred work may be done now."""
 
     def left(self) -> bool:
-        """Whether to go on."""
+        """Whether there is more allowance."""
         ...
 
 
@@ -88,13 +89,13 @@ class Quiet:
 
 
 class Logic(Protocol):
-    """An algorithm at work on one shard. Every call yields its output in chunks that fit the budget.
+    """An algorithm running on one shard. Every call yields its output in chunks that fit the budget.
 
-    Streams end by `advance` to `TIME_MAX` on every port, then `idle`: all that was held back comes out.
+    Streams end with `advance` to `TIME_MAX` on every port, then `idle`: everything that was held back is emitted.
     """
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
-        """Rows arrive on `port`, in any order, none below the port's bound; shaped as `RowType.inside`."""
+        """Rows arrive on `port`, in any order, none below the port's bound; their schema is `RowType.inside`."""
         ...
 
     def advance(self, port: int, bound: Time) -> Iterator[Out]:
@@ -102,20 +103,20 @@ class Logic(Protocol):
         ...
 
     def idle(self, work: Allowance) -> Iterator[Out]:
-        """Nothing more arrives for now, as at the end of each epoch: do deferred work while there is allowance."""
+        """Nothing more arrives for now, as at the end of each epoch: do deferred work while the allowance lasts."""
         ...
 
     def bounds(self) -> Bounds:
-        """What can still come out."""
+        """Bounds on the results that are still to come."""
         ...
 
     def state(self) -> State:
-        """What the next epoch, perhaps on another machine, has to start from."""
+        """The state that the next epoch, perhaps on another machine, starts from."""
         ...
 
 
 _SINCE: tuple[tuple[str, Any], ...] = (("punctuated", ()), ("keys", "merged"), ("near", ()), ("matching", None))
-"""Settings that older checkpoints do not know, with the values that mean they are not used: these are not noted."""
+"""Settings that older checkpoints do not have, with the values that mean "not used": these are not recorded."""
 
 
 def _identity(value: Any) -> Any:
@@ -123,7 +124,7 @@ def _identity(value: Any) -> Any:
 
 
 def sorted_if_large(held: int, share: int) -> Arrivals:
-    """How arrivals best meet `held` bytes of pages in `share` of memory: of much state, sorted ones meet few each.
+    """The best order of arrivals for `held` bytes of pages: with much state, sorted arrivals probe few pages.
 
     >>> sorted_if_large(10, share=100), sorted_if_large(10_000, share=100)
     ('streamed', 'sorted')
@@ -132,9 +133,9 @@ def sorted_if_large(held: int, share: int) -> Arrivals:
 
 
 class Operator(abc.ABC):
-    """A config: what an operator is asked to do. It answers whatever a host asks, and builds the logic.
+    """The config of an operator. It answers the questions of hosts, and builds the logic.
 
-    This is all that hosts know of operators. Whoever has nothing special to say leaves the default.
+    This is all that hosts know about operators. Subclasses override only what differs from the default.
     """
 
     __slots__ = ()
@@ -154,38 +155,38 @@ class Operator(abc.ABC):
         state: State,
         meter: Meter | None = None,
     ) -> Logic:
-        """The algorithm, ready to go on from `state`; `meter` is told of its work."""
+        """The algorithm, resumed from `state`; it reports its work to `meter`."""
 
     @abc.abstractmethod
     def says(self, inputs: tuple[RowType, ...] = ()) -> str:
-        """What it does with such rows, in words, for `explain()`."""
+        """Its description for `explain()`, given the types of its inputs."""
 
     @property
     def method_name(self) -> str:
-        """The name of the method that runs; where there is only one, its own."""
+        """The name of the method that runs; if there is only one, the operator's own."""
         return type(self).__name__
 
     def with_method(self, method: str) -> Operator:
-        """The same by another method, where there are several."""
+        """The same operator with another method, if there are several."""
         raise TypeError(f"{type(self).__name__} has only one method")
 
     # Event time.
 
     @abc.abstractmethod
     def bounds(self, *ports: Time) -> Bounds:
-        """What can still come out once the ports are bound so."""
+        """Bounds on later results, given the bounds of the ports."""
 
     def bound(self, bounds: Bounds) -> Time:
-        """The bound on the event time of the results, which one of their times is."""
+        """The bound on the event time of the results, which is one of their times."""
         return bounds.individual[0]
 
     @property
     def timing(self) -> Timing:
-        """How the event time of a result is made from the columns that show it."""
+        """How the event time of a result follows from the columns that hold it."""
         return "column"
 
     def keeps_time(self, port: int, clock: tuple[str, ...], inputs: tuple[RowType, ...]) -> bool:
-        """Whether the time of a result is that of its row of `port`; `clock` are the columns that show it."""
+        """Whether the time of a result is that of its row of `port`; `clock` are the columns that hold it."""
         return True
 
     @property
@@ -195,132 +196,132 @@ class Operator(abc.ABC):
 
     @property
     def ahead(self) -> int | None:
-        """How much later than one of its rows a result may be, or a row that waits for one; None if without limit."""
+        """How much later than one of its rows a result, or a row that waits for one, may be; None if unlimited."""
         return self.reach
 
     @property
     def slides_at(self) -> tuple[Duration, Duration] | None:
-        """How far apart the bounds are that make a difference, and from when on; None if any may."""
+        """The interval and origin of the bounds that it can use; None if it can use any."""
         return None
 
     @property
     def sees_ahead(self) -> bool:
-        """Whether an epoch's own rows may complete its results: then the bounds after it are known before it runs."""
+        """Whether an epoch's own rows may complete its results: then its final bounds must be known before it runs."""
         return False
 
     # Windows.
 
     @property
     def window_start(self) -> str | None:
-        """The column of the results that shows where their window starts, if they have one."""
+        """The column of the results with the start of their window, if they have one."""
         return None
 
     @property
     def windows_by_time(self) -> Slides | Sessions | None:
-        """Its windows, if a row's time alone tells which it is in."""
+        """Its windows, if a row's time alone determines which ones hold it."""
         return None
 
     @property
     def updates(self) -> str | None:
-        """How `emit=` is written, if results come out before they are final; else None."""
+        """The value of `emit=`, if results are emitted before they are final; else None."""
         return None
 
     @property
     def passes_updates(self) -> bool:
-        """Whether each row is answered by itself and in its epoch, so that updates of windows stay updates."""
+        """Whether each row is processed alone and in its epoch, so that updates of windows stay updates."""
         return False
 
     @property
     def does_to_updates(self) -> str:
-        """What it would do to updates of windows, where it cannot pass them on."""
+        """What it would do to updates of windows, if it cannot pass them on."""
         return "would take each of them for a row of its own"
 
     # Rows on their way in.
 
     def route(self, port: int) -> Route:
-        """How rows of `port` find shards. It may not depend on what may change from one start to the next."""
+        """How rows of `port` find shards. It must not depend on anything that may change from one start to the next."""
         return KEYED
 
     def null_keys(self, port: int) -> NullKeys:
-        """What becomes of rows of `port` that have null in a key, if they are placed by key."""
+        """What happens to rows of `port` with null in a key, if rows are placed by key."""
         return "group"
 
     def origins(self, inputs: tuple[RowType, ...]) -> dict[str, Origin]:
-        """For columns of the results, of which column of which port they have the type, if the types are alike."""
+        """For columns of the results, the column and port that they have their type from."""
         return {name: Origin(0, name) for name in inputs[0].columns.names}
 
     def carries(self, inputs: tuple[RowType, ...]) -> dict[str, Origin]:
-        """The columns of the results that it passes on from a row and never looks at: they may come later."""
+        """The columns of the results that it passes on without reading them: they may be fetched later."""
         return {}
 
     def arrivals(self, held: int, share: int) -> Arrivals:
-        """In which order an epoch's rows are best processed, with `held` bytes of state in `share` of memory."""
+        """The best order to process an epoch's rows in, with `held` bytes of state and `share` of memory."""
         return "streamed"
 
     @property
     def piece(self) -> int:
-        """Arrivals are processed in pieces of this part of a task's share; the rest is for the work itself."""
+        """Arrivals are processed in pieces of this fraction of a task's share; the rest is for the work itself."""
         return 4
 
     def prelude(self, inputs: tuple[RowType, ...]) -> Prelude | None:
-        """What a host may make of rows before they are shuffled, if it can. Lane n enters by port 1 + n."""
+        """What a host may compute from rows before the shuffle, if it can. Lane n enters through port 1 + n."""
         return None
 
     # State and memory.
 
     @property
     def compacts(self) -> bool:
-        """Whether a host is to merge the pages of its state between epochs; most merge their own."""
+        """Whether the host merges the pages of its state between epochs; most operators merge their own."""
         return False
 
     @property
     def keeps_between_epochs(self) -> bool:
-        """Whether it uses what a process keeps of tables from one task to the next."""
+        """Whether it uses the tables that a process caches from one task to the next."""
         return False
 
     @property
     def lists_pages(self) -> bool:
-        """Whether its state may have so many pages that they come as one `PageList`."""
+        """Whether its state may have so many pages that they are passed as one `PageList`."""
         return False
 
     @property
     def elsewhere(self) -> dict[str, str]:
-        """The folders of segments of pages that are not to be kept with the others."""
+        """The folders of segments of pages that are stored elsewhere."""
         return {}
 
     @property
     def defers(self) -> bool:
-        """Whether results may be put off to a later epoch, and which are may depend on the order of arrivals."""
+        """Whether results may be deferred to a later epoch; which ones may depend on the order of arrivals."""
         return False
 
     @property
     def held_kinds(self) -> frozenset[int]:
-        """The kinds of pages with rows that have yet to be answered, if rows may wait over epochs."""
+        """The kinds of pages with waiting rows, if rows may wait across epochs."""
         return frozenset()
 
     def has_enough(self, states: Sequence[State]) -> bool:
-        """Whether nothing more comes out, whatever arrives, once its shards are in these states."""
+        """Whether it emits nothing more, whatever arrives, once its shards are in these states."""
         return False
 
     # The world outside.
 
     @property
     def finds_late(self) -> bool:
-        """Whether it turns rows away by the late outlet."""
+        """Whether it sends rows to the late outlet."""
         return False
 
     @property
     def master(self) -> Master | None:
-        """The table that rows are looked up in, if it is such an operator."""
+        """The master table, if it is a lookup."""
         return None
 
     def reading(self, table: TableSource, version: str, quota: int | None) -> Operator:
-        """The same over `table` in this `version`, which it may read `quota` times in an epoch."""
+        """The same operator over this `version` of `table`, which it may read `quota` times in an epoch."""
         raise TypeError(f"{type(self).__name__} looks nothing up")
 
     @property
     def sheds(self) -> bool:
-        """Whether it may put rows aside when there is no time for them: then it is told how often it may read."""
+        """Whether it may put rows aside under overload: then the host limits how often it may read."""
         return False
 
     @property
@@ -334,11 +335,11 @@ class Operator(abc.ABC):
         return frozenset()
 
     def fixed(self) -> dict[str, Any]:
-        """All other settings, for a checkpoint to compare."""
+        """All other settings, which a checkpoint compares."""
         kept = [setting.name for setting in fields(self) if setting.name not in self.may_change]  # type: ignore[arg-type]
         given = {name: getattr(self, name) for name in kept}
         return {name: _identity(value) for name, value in given.items() if (name, value) not in _SINCE}
 
     def tells(self, epochs: Sequence[Mapping[str, int]], waits: str) -> list[str]:
-        """What its logic's counts of the latest epochs say, in words, for `explain()`."""
+        """Lines for `explain()` from its logic's counts of the latest epochs."""
         return []

@@ -12,7 +12,7 @@ from penstock.core.pages import Page
 from penstock.core.time import TIME_MAX, Time
 
 _AT_ONCE = 256
-"""So many pages are described one by one at a time."""
+"""Number of pages that are described individually at a time."""
 
 _COLUMNS = pa.schema(
     {
@@ -62,7 +62,7 @@ class PageList(Sequence[Page]):
         )
 
     def packed(self) -> PageList:
-        """The same in one piece, for a journey."""
+        """The same in one piece, to be sent."""
         return PageList(self._columns.combine_chunks())
 
     @property

@@ -1,7 +1,7 @@
 """Pages: immutable Arrow batches that hold an operator's state, and the stores that keep them.
 
-A page's rows are sorted by hash, then time. What changes over a page's life is only its description: the slice of
-the stored batch that is ours (`begin`, `end`), the `floor` below which rows are gone, and the `marks` on its rows.
+A page's rows are sorted by hash, then time. Only the description of a page changes over its life: its slice of the
+stored batch (`begin`, `end`), the `floor` below which rows are gone, and the `marks` on its rows.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from penstock.core.time import TIME_MIN, Time
 
 
 class PageStore(Protocol):
-    """Keeps immutable batches by name."""
+    """Stores immutable batches by name."""
 
     def put(self, rows: pa.RecordBatch, segment: str = "main") -> str:
-        """Keep `rows`; the name is the store's to choose. A disk lays out the pages of a `segment` one by one."""
+        """Store `rows` under a name that the store chooses. On disk, the pages of a `segment` are in sequence."""
         ...
 
     def get(self, name: str) -> pa.RecordBatch:
-        """The rows kept under `name`, without copying them into private memory where the store can."""
+        """The rows stored under `name`, without a copy in private memory if the store can avoid it."""
         ...
 
     def drop(self, name: str) -> None:
@@ -36,12 +36,11 @@ class PageStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Debts:
-    """Which joins of a page's rows are done: when the rows arrived, and when the page was in memory to be met.
+    """Which joins of a page's rows are done: when the rows arrived, and when the page was in memory and could be met.
 
-    Moments are ticks, numbers that a shard counts up as things happen to it. Rows that arrived at tick `born` have
-    met what was in memory then; `births` names the ticks of the rows one by one where they differ. Those after
-    `settled` still owe a join to what was not. Others that arrived within `stays`, from a tick until before another,
-    have met this page.
+    Moments are ticks, a counter of the shard's events. Rows that arrived at tick `born` have met what was in memory
+    then; `births` has the tick of each row if they differ. Rows after `settled` still owe a join to what was not in
+    memory. Rows of the other stream that arrived during `stays`, half-open ranges of ticks, have met this page.
     """
 
     born: int = 0
@@ -50,7 +49,7 @@ class Debts:
     stays: tuple[tuple[int, int], ...] = ()
     role: str = "disk"
     partitions: int = 0
-    """Its rows are all of one partition, if the key space is cut into so many."""
+    """If set, all its rows are in one partition of the key space, which has this many."""
     productivity: float = 0.0
 
     @property
@@ -61,28 +60,28 @@ class Debts:
 
 @dataclass(frozen=True, slots=True)
 class ProbeLog:
-    """What a page of a join without a window has met: when its rows came, when they left memory, what met them there.
+    """What a page of a join without a window has met, and when its rows arrived and left memory.
 
-    Moments are ticks, as in `Debts`. Two rows have met if both were in memory at a time; if one was on disk and met, at
-    one of `scans`, what was in memory then; or if both were on disk when one met all of the other side there, last at
-    `met`. Ticks count on from the highest that a shard's pages know. Only ticks of rows with equal hashes are ever
-    compared, and those have always been in one shard: it does not matter that shards count for themselves.
+    Moments are ticks, as in `Debts`. Two rows have met if both were in memory at the same time; if one was on disk and
+    met, at one of `scans`, what was in memory then; or if both were on disk when one met everything on the other side's
+    disk, last at `met`. Ticks continue from the highest on a shard's pages. Only ticks of rows with equal hashes are
+    ever compared, and those have always been in one shard, so each shard can have its own counter.
     """
 
     newest: int = 0
-    """When the latest of its rows came (ATS)."""
+    """When the latest of its rows arrived (ATS)."""
     births: str | None = None
-    """When each of its rows came, and left if they did not together; they all came at `newest` if this is None."""
+    """When each of its rows arrived, and left if they did not leave together; None if all arrived at `newest`."""
     left: int = 0
-    """When its rows left memory (DTS), the last of them; 0 while they are to be kept there."""
+    """When the last of its rows left memory (DTS); 0 while they stay there."""
     first: int = 0
-    """When the first of them left; 0 if all did together."""
+    """When the first of them left; 0 if all left together."""
     scans: tuple[int, ...] = ()
     met: int = 0
     results: float = 0.0
-    """Its part of the results that its partition has had in memory, for the policy."""
+    """Its share of the results that its partition has had in memory, for the policy."""
     given: float = 0.0
-    """Results that have come out so far for each row of its shard, on average."""
+    """Results so far per row of its shard, on average."""
     partition: int = 0
     """All its rows are of this one, if keys are cut …"""
     partitions: int = 0
@@ -90,19 +89,19 @@ class ProbeLog:
 
 
 _RECORDED = {"port": "kind", "run": "maker"}
-"""What ledgers call some attributes: names from before they meant more than a port, and than a run."""
+"""Names of some attributes in ledgers, from before they meant more than a port and a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The description of a page: where its rows are, and what is known of them without reading them.
+    """The description of a page: where its rows are, and what is known about them without reading them.
 
     The times and hashes are those of the rows when the page was written; slicing narrows the hashes only.
     """
 
     name: str
     kind: int
-    """What its rows are: a number of the operator's own, such as the port they came by."""
+    """What its rows are: a number chosen by the operator, such as the port that they came through."""
     begin: int
     end: int
     nbytes: int
@@ -113,11 +112,11 @@ class Page:
     floor: Time = TIME_MIN
     marks: str | None = None
     maker: str | None = None
-    """What made it: a compaction, whose pages are neighbours in hash over the same time, or a method by its name."""
+    """What wrote it: a compaction, whose pages are neighbours in hash over the same time, or a method, by name."""
     debts: Debts | None = None
-    """What a method that puts off some of its joins must remember of the page; None if nothing is put off."""
+    """What a method that defers joins must remember about the page; None if nothing is deferred."""
     log: ProbeLog | None = None
-    """The same of a join without a window."""
+    """The same for a join without a window."""
 
     @property
     def rows(self) -> int:
@@ -148,7 +147,7 @@ class Page:
 def write_page(
     store: PageStore, kind: int, rows: pa.RecordBatch, marks: str | None = None, segment: str = "main"
 ) -> Page:
-    """Keep `rows` (not empty, sorted by hash, then time) and describe them."""
+    """Store `rows` (not empty, sorted by hash, then time) and return their description."""
     hashes, times = hashes_of(rows), times_of(rows)
     return Page(
         name=store.put(rows, segment),

@@ -1,4 +1,4 @@
-"""Preludes: what a host may make of rows before they are shuffled, described so that it needs to know no operator."""
+"""Preludes: what a host may compute from rows before the shuffle, described without reference to an operator."""
 
 from __future__ import annotations
 

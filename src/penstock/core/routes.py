@@ -1,9 +1,9 @@
-"""How rows find the shards of an operator: by key, by the cells that they touch, or one port anywhere, one everywhere.
+"""How rows find shards: by key, by the cells that they touch, or one port spread and the other copied.
 
-The first 32 bits of a hash are a row's **site**. Whatever the number of shards, rows of one site are in one shard,
-with their pages: so rows meet if, and only if, their sites are equal. A row that is sent to several sites has a copy
-in each, which lives, is kept and moves by itself; it is the operator that sees to it that a pair with copies in several
-sites comes out in one of them. The last 32 bits of the hashes of rows that are not placed by key are the operator's.
+The first 32 bits of a hash are a row's **site**. Whatever the number of shards, rows of one site are in one shard, with
+their pages: so rows meet if, and only if, their sites are equal. A row that is sent to several sites has an independent
+copy at each; the operator must emit a pair with copies at several sites at only one of
+them. The last 32 bits of the hashes of rows that are not placed by key are the operator's.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ SITE_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """A row goes where all rows with equal keys go. Without keys all of them go to one site."""
+    """Rows with equal keys go to the same site. Without keys, all rows go to one site."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anywhere:
-    """A row goes to one of a fixed number of sites, whichever. What these `columns` and its time hold decides."""
+    """A row goes to any one of a fixed number of sites, determined by these `columns` and its time."""
 
     columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Everywhere:
-    """A copy of each row goes to every one of these sites, so that rows which may be anywhere meet it."""
+    """Each row is copied to all of these sites, to meet the rows that may be anywhere."""
 
 
 class Cells(abc.ABC):
-    """A copy of each row goes to every cell that it touches; one that touches none goes nowhere."""
+    """Each row is copied to every cell that it touches; a row that touches none goes nowhere."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Rows that an operator has yet to answer, as reports show them."""
+"""The waiting rows of an operator, as reports show them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.core.time import TIME_MAX, TIME_MIN, Time, show_span
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How many rows have yet to be answered, and how old the oldest is. Shards add up.
+    """How many rows wait for an answer, and how old the oldest is. Those of several shards can be added.
 
     Rows wait to be let in, for a read of the table, or put aside: all of them count.
 
@@ -22,16 +22,16 @@ class Waits:
 
     rows: int = 0
     oldest: Time = TIME_MAX
-    """No event time of theirs is before this; the end of time if there is none."""
+    """A lower bound on their event times; the end of time if there are none."""
     bound: Time = TIME_MIN
-    """How far the stream has promised."""
+    """The bound of the stream."""
     unit: TimeUnit = "ticks"
 
     @property
     def age(self) -> int | None:
-        """By how many steps of the time column the oldest is behind the bound; None if nothing waits, or none is known.
+        """How many steps of time the oldest is behind the bound; None if nothing waits, or there is no bound.
 
-        It is what `max_age` limits. A row that is ahead of the bound is of no age.
+        `max_age` limits it. A row ahead of the bound has age 0.
         """
         if not self.rows or self.bound in (TIME_MIN, TIME_MAX):
             return None

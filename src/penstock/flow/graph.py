@@ -1,5 +1,4 @@
-"""The graph of a flow: immutable nodes from sources to the inputs of sinks, and the questions that hosts ask about
-it."""
+"""The graph of a flow: immutable nodes from sources to the inputs of sinks, and functions over it for hosts."""
 
 from __future__ import annotations
 
@@ -96,8 +95,7 @@ class WhereNode(Node):
 
 
 class Fetched(NamedTuple):
-    """Columns that rows fetch from their source: by which column of places, and which field of the source each one
-    is."""
+    """Columns that rows fetch from their source, by a column of places, and the field of the source for each."""
 
     row: str
     home: Any

@@ -180,8 +180,7 @@ class Report:
 
     @property
     def switches(self) -> dict[str, list[int]]:
-        """By source, the epochs in which its payload began to travel after it had stayed behind, or the other way
-        round.
+        """By source, the epochs in which its payload began to travel, or to stay behind.
 
         >>> first, second = (EpochReport(n, 0.1, {"s": 9}, left_behind=left) for n, left in enumerate(((), ("s",))))
         >>> Report().after(first).after(second).switches

@@ -64,8 +64,7 @@ class ParquetSink(Sink):
         return self.path
 
     def refuse_results(self, names: Iterable[str]) -> None:
-        """Refuse a folder with results if the flow is new: it would replace some of them, epoch by epoch, but not
-        all."""
+        """Refuse a folder with results if the flow is new: it would replace only some of them."""
         found = next(filter(_EPOCH.fullmatch, names), None)
         if found is not None:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""A flow from epoch to epoch: what the last one left, what the next one is to do, and what is learned from it."""
+"""A flow from epoch to epoch: the state after the last one, the plan of the next one, and what is learned from it."""
 
 from __future__ import annotations
 
@@ -41,43 +41,43 @@ class Course:
         self.operators = operators_needed(sinks)
         self._ends = [sink.node for sink in sinks if sink.emits == "results"]
         self.ledger = ledger
-        """What the last epoch left."""
+        """The version after the last epoch."""
         self.tables = {node.name: table(node) for node in self.operators if node.config.master is not None}
         pilots = {node.name: pilot_for(self._asked(node)) for node in self.operators}
         self.pilots: dict[str, Steering] = {name: pilot for name, pilot in pilots.items() if pilot is not None}
-        """Who chooses for the operators whose method was left open."""
+        """The pilots of the operators whose method was left open."""
         self.homes = Homes(self.sources, self.operators, self.share // _IN_FLIGHT)
-        """Where payload of sources is."""
+        """Where the payload of sources is kept."""
         self._joins = SeveralStreams(self.operators, [sink.node for sink in sinks], self.homes)
         self._reports: dict[str, OperatorReport] = {}
-        """What operators did in the running epoch."""
+        """The reports of operators in the running epoch."""
         self._paces = Paces()
         self._planned: tuple[Plan | None, dict[str, Operator]] = None, {}
-        """The latest plan that was asked for, and what operators do by it."""
+        """The latest plan, and the configs of operators that follow from it."""
 
     @property
     def share(self) -> int:
-        """The memory of each task."""
+        """Memory budget of one task, in bytes."""
         return self._memory // self.tasks
 
     def share_of(self, node: OperatorNode) -> int:
-        """The memory of one of an operator's tasks."""
+        """Memory budget of one task of an operator, in bytes."""
         return min(self._memory, node.memory or self._memory) // self.tasks
 
     # Before an epoch.
 
     def methods(self) -> dict[str, Any]:
-        """By which method each operator is to run whose method was left open."""
+        """The method of each operator whose method was left open."""
         return {name: pilot.decide().method for name, pilot in self.pilots.items()}
 
     def follow(self, methods: Mapping[str, Any]) -> None:
-        """The next epoch was planned before, by these methods: it is run again as it was."""
+        """Repeat an epoch that was planned before, with the same methods."""
         for name, method in methods.items():
             if name in self.pilots:
                 self.pilots[name].follow(method)
 
     def versions(self) -> dict[str, str]:
-        """Which version of its master table each operator sees now; its pilot looks at it if it is another."""
+        """The version of its master table that each operator sees now; its pilot inspects a new one."""
         return {node.name: self._version(node) for node in self.operators if node.name in self.tables}
 
     def quotas(self, trigger: float | None, in_turn: int = 1) -> dict[str, int]:
@@ -87,21 +87,21 @@ class Course:
         return {name: quota for name, quota in quotas.items() if quota is not None}
 
     def spare(self, trigger: float | None, in_turn: int) -> float | None:
-        """Seconds that a shard has for work put off, of `trigger` seconds that `in_turn` share; None if no limit."""
+        """Seconds that a shard has for deferred work, of `trigger` seconds that `in_turn` share; None if unlimited."""
         deferring = sum(node.config.defers or node.name in self.pilots for node in self.operators)
         return None if trigger is None else AT_WORK * trigger / max(1, in_turn * deferring)
 
     def sites(self, shards: int) -> int:
-        """How many sites there are for rows that may be anywhere: as many as there were shards at first.
+        """Number of sites for rows that may be anywhere: the number of shards at the first start.
 
-        Rows are kept by their site, so that there may never be others. More shards than sites get nothing to do.
+        Rows are stored by site, so the number can never change. Shards beyond the number of sites have no work.
         """
         return self.ledger.sites or shards
 
     # In an epoch.
 
     def config(self, node: OperatorNode, plan: Plan) -> Operator:
-        """What an operator does in an epoch: by the method, and in the version of its table, that were planned."""
+        """The config of an operator in an epoch: with the planned method and version of its table."""
         if self._planned[0] is not plan:
             self._planned = plan, {}
         _, configs = self._planned
@@ -125,7 +125,7 @@ class Course:
         return self.ledger.states.get(node.name, ())
 
     def bound(self, node: Node, plan: Plan, tracks: Tracks) -> Time:
-        """How far a stream has got once an epoch's rows are in."""
+        """The bound of a stream after an epoch's rows."""
         if isinstance(node, SourceNode):
             return tracks[node.name].bound
         if not isinstance(node, OperatorNode):
@@ -139,7 +139,7 @@ class Course:
         return config.bound(config.bounds(*self.after(node, plan, tracks)))
 
     def after(self, node: OperatorNode, plan: Plan, tracks: Tracks) -> tuple[Time, ...]:
-        """The bounds of an operator's ports once an epoch's rows are in."""
+        """The bounds of an operator's ports after an epoch's rows."""
         return tuple(self.bound(part, plan, tracks) for part in node.inputs)
 
     # After an epoch.
@@ -152,7 +152,7 @@ class Course:
         records: Sequence[ShardRecord],
         states: Sequence[State],
     ) -> OperatorReport:
-        """What an operator did, and left, in an epoch; whoever steers it learns from it."""
+        """The report of an operator on an epoch; its pilot learns from it."""
         report = report_of(node, self.config(node, plan).method_name, records, states)
         work = report.phases["work"]
         if node.name in self.tables:
@@ -175,7 +175,7 @@ class Course:
 
     @property
     def homes_told(self) -> list[str]:
-        """Where payload of sources is that may stay in them, in words."""
+        """Lines for `explain()` on where the payload of sources is kept."""
         return self.homes.told(self.payload_bytes)
 
     @property
@@ -186,7 +186,7 @@ class Course:
 
     @property
     def joins_told(self) -> dict[str, list[str]]:
-        """What there is to say of joins of several streams, by the operators that their results leave."""
+        """Lines for `explain()` about multi-way joins, by the operators that emit their results."""
         return self._joins.told(self.ledger.joins)
 
     def left(
@@ -197,9 +197,9 @@ class Course:
         states: Mapping[str, tuple[State, ...]],
         behind: Mapping[str, tuple[Time, int]] | None = None,
     ) -> Ledger:
-        """The version that an epoch leaves: it `ran` with some bounds, its rows may have shown more.
+        """The version after an epoch: it `ran` with some bounds, and its rows may have moved them on.
 
-        `behind` tells, of sources whose rows left payload behind, their latest time, and how many bytes were written.
+        `behind` has, for sources whose rows left payload behind, their latest time and the bytes written.
         """
         joins = self._joins.counted(self.ledger.joins, self._reports, plan)
         self._reports = {}
@@ -222,7 +222,7 @@ class Course:
 
     @property
     def has_all(self) -> bool:
-        """Whether every sink has all the rows that it will ever get, whatever comes: each takes some head's rows."""
+        """Whether every sink has all the rows that it will ever get: each takes the rows of a head."""
         return self._has_all(self.ledger.states, self.ledger.ports)
 
     def _has_all(self, states: Mapping[str, tuple[State, ...]], ports: Mapping[str, tuple[Time, ...]]) -> bool:

@@ -1,6 +1,6 @@
 """Rows on their way into an operator: in the columns and types of its port, with the hash that places them.
 
-Those that are not placed by key may go to several sites, as copies.
+Rows that are not placed by key may be copied to several sites.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from penstock.kernels.route import shard_of
 from penstock.kernels.xxhash import xxhash64
 
 _AT_ONCE = 1 << 12
-"""Rows whose cells are found at a time, and"""
+"""Number of rows whose cells are computed at a time, and"""
 
 _COPIES = 1 << 16
-"""copies of them that are made at a time."""
+"""number of copies of them that are made at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A port of an operator as rows see it that enter by it."""
+    """A port of an operator, as the rows that enter it see it."""
 
     operator: str
     types: RowType
@@ -45,13 +45,13 @@ class Entry:
         return cls(node.name, node.types[port], node.config.null_keys(port), node.config.route(port), max(1, sites))
 
     def enter(self, rows: pa.Table, hashed_by: HashedBy) -> Iterator[pa.RecordBatch]:
-        """Rows as the operator takes them, one batch of them or, where they are copied, several."""
+        """Rows in the operator's form, as one batch or, if they are copied, several."""
         return self.placed(self._keyed(rows, hashed_by))
 
     def placed(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Rows in the columns of the port, where they are to go.
+        """Rows in the columns of the port, with the sites that they go to.
 
-        It depends on what is in the rows alone, so that a rerun sends them to the same sites.
+        The sites depend on the content of the rows alone, so a repeated epoch sends them to the same ones.
         """
         if isinstance(self.route, Keyed):
             yield rows

@@ -1,6 +1,6 @@
-"""One epoch in this process: from a table of each source to the rows of each stream, computed once.
+"""One epoch in this process: from a table of each source to the rows of each stream, each computed once.
 
-In process every epoch is run so; on Spark those that bring few rows, or leave few after their first steps.
+Local flows run every epoch this way; Spark flows those with few rows, or with few left after the first steps.
 """
 
 from __future__ import annotations
@@ -51,36 +51,36 @@ from penstock.runtime.tracks import Tracks
 from penstock.storage.versioned import Plan
 
 _FETCHED = 16
-"""The part of the memory that payload of results may take while it is handed over."""
+"""The fraction of the memory that payload of results may take while it is handed over."""
 
 _IN_THREADS = 1 << 21
-"""Bytes of a piece from which on payload is fetched by several threads: each keeps some memory for itself."""
+"""Size of a piece, in bytes, above which several threads fetch payload: each needs some memory."""
 
 _BATCH = 1 << 12
-"""Rows of a batch: smaller ones are put together before they enter an operator."""
+"""Rows per batch: smaller batches are combined before they enter an operator."""
 
 
 class Workers(Protocol):
-    """Who runs the shards of operators, and keeps what they leave."""
+    """Runs the shards of operators, and keeps their state."""
 
     @property
     def hashed_by(self) -> HashedBy:
-        """What makes the hashes by which rows find their shards."""
+        """The hash function that assigns rows to shards."""
         ...
 
     def work(
         self, node: OperatorNode, plan: Plan, ports: Sequence[PortBounds], arrivals: Sequence[Sequence[pa.RecordBatch]]
     ) -> Iterator[Out]:
-        """Run all shards of an operator over the batches that arrive at each port; to be taken to its end."""
+        """Run all shards of an operator over the batches that arrive at each port; the results must be consumed."""
         ...
 
 
 class Epoch:
-    """One epoch at work: each stream's rows are computed once, however many consumers it has.
+    """One running epoch: each stream's rows are computed once, however many consumers it has.
 
-    Rows of sources come in runs of `pieces`, of which some `threads` take several at a time. Of each piece only what
-    the steps up to the next operator or sink leave is kept; it is charged to `budget`, and so are results that another
-    operator waits for.
+    Rows of sources come in runs of `pieces`, which `threads` process in parallel. Of each piece, only the output of the
+    steps up to the next operator or sink is kept; it is charged to `budget`, and so are results that another operator
+    waits for.
     """
 
     def __init__(
@@ -102,32 +102,33 @@ class Epoch:
         self._uses = _uses(sinks, course.operators)
         self._done: dict[Node, pa.Table] = {}
         self._charged: Counter[Node] = Counter()
-        """What rows that are done were charged."""
+        """Bytes charged for finished rows."""
         self._ran: set[OperatorNode] = set()
         self._late: dict[SourceNode, pa.Table] = {}
         self._keeps_late = {source for sink in sinks if sink.emits == "late" for source in sources_of(sink.node)}
         self.rows_in: Counter[str] = Counter()
         self.late_in: Counter[str] = Counter()
-        """Rows that came below their source's bound."""
+        """Rows below their source's bound."""
         self.turned_away: Counter[str] = Counter()
-        """Rows that are late only by what was said of their group."""
+        """Rows below their group's bound only."""
         self.timeless_in: Counter[str] = Counter()
-        """Rows without a time, or with none that can be used."""
+        """Rows without a usable time."""
         ends = _ends(sinks, course.operators)
         self.seen = {node.name: self._read(node, pieces.get(node, ()), ends[node]) for node in course.sources}
-        """What each source showed."""
+        """What was seen of each source."""
         self.tracks = followed(self.seen)
-        """How far the sources are once these rows are in."""
+        """The tracks of the sources after these rows."""
         self.plan = replace(plan, tracks=self.tracks)
 
     def rows(self, node: Node) -> pa.Table:
-        """The rows of a stream in this epoch, its event time with them."""
+        """The rows of a stream in this epoch, with their event time."""
         if node not in self._done:
             self._done[node] = self._compute(node)
         return self._done[node]
 
     def stream(self, node: Node) -> Iterator[pa.Table]:
-        """The same piece by piece; results that nobody else takes are given as they are made, and not kept."""
+        """The same, piece by piece; results without another consumer are passed on as they are computed, and not
+        kept."""
         if node in self._done or self._uses[node] > 1:
             yield self.rows(node)
         elif isinstance(node, OperatorNode) and not node.config.finds_late:

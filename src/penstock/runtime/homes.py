@@ -1,4 +1,4 @@
-"""Where payload of sources is: who chooses it, and which units of theirs rows in state may be in."""
+"""Where the payload of sources is kept: the choice, and the units that rows in state may be in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LESS = 0.8
 """How much of what did not fit the driver is taken to fit it."""
 
 _RANGES = 256
-"""Ranges of units of a source that a ledger tells apart, at most."""
+"""Most ranges of units of a source that a ledger distinguishes."""
 
 
 class Homes:
@@ -42,9 +42,9 @@ class Homes:
         }
 
     def learn(self, rows: Mapping[str, int], operators: Mapping[str, OperatorReport], in_driver: bool = True) -> None:
-        """What an epoch showed of the rows of each source: how many there were, and what became of them.
+        """Learn from an epoch: how many rows each source had, and how many results they were in.
 
-        One that did not run in the driver tells that there is less room in it than was thought.
+        An epoch that did not run in the driver shows that there is less room in it than assumed.
         """
         brought = {name: pilot.brings for name, pilot in self.pilots.items()}
         together = math.fsum(brought.values())
@@ -64,7 +64,7 @@ class Homes:
         return _partials(source, self._operators)
 
     def told(self, in_segments: Mapping[str, int]) -> list[str]:
-        """Where payload is, in words; `in_segments`, how many bytes are there of each source."""
+        """Lines for `explain()` on where payload is; `in_segments` are the bytes there, by source."""
         return [
             f"payload of {source.name} ({', '.join(sorted('.'.join(path) for path in source.lets_go))}; about "
             f"{source.width:.0f} B a row) {self.pilots[source.name].says()}"
@@ -79,7 +79,7 @@ class Homes:
         states: Mapping[str, tuple[State, ...]],
         behind: Mapping[str, tuple[Time, int]],
     ) -> dict[str, tuple[Kept, ...]]:
-        """By source, the units that rows may be in which an epoch leaves in state; `before` were those it found."""
+        """By source, the units that rows in state may be in after an epoch; `before` are those before it."""
         return {
             source.name: self._kept(source, before.get(source.name, ()), plan, states, behind)
             for source in self._sources

@@ -1,4 +1,4 @@
-"""Whether rows of a source are in time, late, or without a time that can be used; on Spark, `spark/lateness`."""
+"""Whether rows of a source are in time, late, or without a usable time; on Spark, see `spark/lateness`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.flow.graph import SourceNode
 
 
 class Split(NamedTuple):
-    """Some rows of a source, told apart."""
+    """Some rows of a source, split into those in time and the others."""
 
     kept: pa.Table
     """Those in time, with their time beside them."""
@@ -25,17 +25,17 @@ class Split(NamedTuple):
     reasons: pa.ChunkedArray | pa.Array
     """Why each of them is late."""
     seen: Seen
-    """What they show."""
+    """What was seen of the source."""
 
     @property
     def below(self) -> int:
-        """How many came below the bound."""
+        """How many are below the bound."""
         return int(pc.sum(pc.equal(self.reasons, "late")).as_py() or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """What decides whether rows are late: which column is their time, and the bound that an epoch began with."""
+    """Decides whether rows are late: by their time column and the bound at the start of the epoch."""
 
     time: str
     unit: TimeUnit
@@ -45,12 +45,12 @@ class Judge:
 
     @classmethod
     def of(cls, node: SourceNode, track: Track) -> Judge:
-        """For the rows of a source that was so far when the epoch began."""
+        """For the rows of a source with this track at the start of the epoch."""
         mark = node.progress.linear if isinstance(node.progress, Punctuated) else None
         return cls(str(node.time), node.unit, track.bound, mark)
 
     def split(self, rows: pa.Table) -> Split:
-        """Rows told apart; one at the bound is in time."""
+        """Split rows; a row exactly at the bound is in time."""
         column = rows.column(self.time)
         times = as_times(column)
         timed = rows.append_column(TIME, times)

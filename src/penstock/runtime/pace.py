@@ -1,15 +1,15 @@
-"""How fast lookups are, and so how often one that sheds load may read its table in the time between two epochs."""
+"""How fast lookups are, and so how often one that sheds load may read its table between two epochs."""
 
 from __future__ import annotations
 
 AT_WORK = 0.7
-"""The part of an epoch's time in which operators work; the rest is the host's."""
+"""The fraction of an epoch's time for operators; the rest is the host's."""
 
 
 class Paces:
-    """What a read of its table takes a shard of each lookup, all its work counted.
+    """Seconds per read of its table for a shard of each lookup, including all its work.
 
-    It is told from the flow's own pace, so nothing is shed before there is one, nor where epochs have no time.
+    They are measured in the flow itself, so nothing is shed before the first measurement, or without a trigger.
 
     >>> paces = Paces()
     >>> paces.saw("who", seconds=1.0, reads=8)
@@ -21,12 +21,12 @@ class Paces:
         self._read_seconds: dict[str, float] = {}
 
     def saw(self, lookup: str, seconds: float, reads: int) -> None:
-        """An epoch is done; it counts as much as all before."""
+        """Learn from an epoch; it weighs as much as all before it."""
         if reads:
             spent = seconds / reads
             self._read_seconds[lookup] = (spent + self._read_seconds.get(lookup, spent)) / 2
 
     def quota(self, lookup: str, trigger: float | None, in_turn: int = 1) -> int | None:
-        """How often a shard may read in `trigger` seconds, which so many share in turn; None if there is no saying."""
+        """How often a shard may read in `trigger` seconds, which `in_turn` shards share; None if unknown."""
         pace = self._read_seconds.get(lookup)
         return None if trigger is None or pace is None else max(1, int(AT_WORK * trigger / pace / in_turn))

@@ -1,9 +1,9 @@
-"""Payload that stays in its source: which columns of a flow that may be, and where rows get them back.
+"""Payload that stays in its source: which columns of a flow may stay, and where rows fetch them.
 
-A join looks at keys and times; its other columns matter for rows that become results. So such a column may be left
-behind: the row has null in its place, and says in one more column where it is in its source. Whoever needs the column,
-and a sink at the latest, gets it from there. A row whose place is null has brought all its columns; so what rows of one
-source bring may change from one epoch to the next, and state never has to be rewritten.
+A join only needs keys and times; its other columns matter only for rows that become results. Such a column may be left
+behind: the row has null in it, and one more column has the row's place in its source. The first step that needs the
+column, at the latest a sink, fetches it from there. A row whose place is null carries all its columns; so what rows of
+a source carry may change from one epoch to the next, and state never has to be rewritten.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from penstock.storage.payload import Paths
 
 
 class Late(NamedTuple):
-    """What of a source may be left behind, what finds it again, and the host's data with one more column.
+    """The columns of a source that may be left behind, what fetches them, and the host's data with one more column.
 
-    Of `paths`, steps before a join may need some all the same: `lets_go` are the others.
+    Steps before a join may still need some of `paths`; `lets_go` are the others.
     """
 
     paths: Paths
@@ -47,7 +47,7 @@ class Late(NamedTuple):
     payload: Payload
     """What is asked for."""
     width: float = 0.0
-    """About how many bytes `lets_go` has in a row."""
+    """About how many bytes `lets_go` takes per row."""
     why: str = ""
     """Why payload is where it is, if that does not change while the flow runs."""
 
@@ -58,9 +58,9 @@ def place_of(source: SourceNode) -> str:
 
 
 def untouched(sinks: Sequence[Sink], sources: Collection[SourceNode]) -> dict[SourceNode, Paths]:
-    """The columns of some sources, and fields of structs, that joins pass on and nobody but a sink needs.
+    """The columns of some sources, and fields of structs, that joins pass on and only sinks need.
 
-    Columns that nobody takes after a join are among them. A source whose rows reach no join has none.
+    They include columns that nothing uses after a join. A source whose rows reach no join has none.
     """
     found = _Found.on_the_way_to(sinks, sources)
     guarded = {node.input for node in found.seen if isinstance(node, StatementNode)}
@@ -228,7 +228,8 @@ Told = dict[str, list[dict[str, str]]]
 
 
 class _Making:
-    """Writes the flow anew: columns of places beside those of users, and fetches where something missing is needed."""
+    """Rewrites the flow: adds columns of places to those of users, and fetches missing columns where they are
+    needed."""
 
     def __init__(self, late: Mapping[SourceNode, Late]) -> None:
         self.told: Told = {}

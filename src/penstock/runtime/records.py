@@ -1,4 +1,4 @@
-"""What shards say of an epoch's work, and the report of an operator that follows from it."""
+"""What shards report about an epoch, and the report of an operator that follows from it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class ShardRecord:
     """One shard of an operator in one epoch, small enough to be staged."""
 
     rows_by_port: Sequence[int]
-    """Rows that arrived; ports after those of the inputs took partials of rows."""
+    """Rows that arrived by port; ports after those of the inputs take partials."""
     rows_out: int
     seconds: Mapping[str, float]
-    """Waiting for input, at work, handing over output, settling the state."""
+    """Seconds by phase: waiting for input, working, handing over output, writing the state."""
     peak: int
     """The most bytes charged to its budget."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """What the logic counts of its own."""
+    """The logic's own counts."""
     waits: Waits | None = None
     deferred: int = 0
     lifted: tuple[int, int] = (0, 0)
@@ -83,7 +83,7 @@ class ShardRecord:
 def report_of(
     node: OperatorNode, method: str, records: Sequence[ShardRecord], states: Sequence[State]
 ) -> OperatorReport:
-    """An operator in an epoch, over all its shards. What is said of groups is no row of its."""
+    """The report of an operator on an epoch, over all its shards. Statements about groups are not counted as rows."""
     pages = [page for state in states for page in state.pages]
     said = [port for port, part in enumerate(node.inputs) if isinstance(part, StatementNode)]
     return OperatorReport(

@@ -1,4 +1,4 @@
-"""Joins of several streams in a flow: what is counted of their edges, and what there is to say of them."""
+"""Multi-way joins in a flow: counts of their edges, and lines about them for `explain()`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.runtime.homes import Homes
 from penstock.storage.versioned import Plan
 
 Counts = Mapping[str, Mapping[str, Any]]
-"""By join, what a ledger has on record."""
+"""By join, what a ledger has recorded."""
 
 
 class SeveralStreams:
@@ -25,13 +25,13 @@ class SeveralStreams:
         self._homes = homes
 
     def counted(self, before: Counts, reports: Mapping[str, OperatorReport], plan: Plan) -> dict[str, dict[str, Any]]:
-        """What is counted of each join once the epoch of a plan has run; `reports` add to what was `before`."""
+        """The counts of each join after the epoch of a plan; `reports` are added to those `before`."""
         return {
             each.join.name: self._counted(each, _seen(each, before), reports, plan).as_dict() for each in self._joins
         }
 
     def told(self, counts: Counts) -> dict[str, list[str]]:
-        """What there is to say of each join, by the operator that its results leave."""
+        """Lines about each join, by the operator that emits its results."""
         return {each.root: self._told(each, _seen(each, counts)) for each in self._joins}
 
     def _counted(

@@ -1,4 +1,4 @@
-"""An operator at work on one shard for one epoch: bounds, rows, bounds, and what it leaves."""
+"""One epoch of an operator on one shard: bounds, rows, bounds, and the state after it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PortBounds:
-    """How far a port had got before the epoch, and how far it has after; with a `policy`, rows seen may tell more."""
+    """The bounds of a port before and after the epoch; with a `policy`, rows may move the bound further."""
 
     before: Time
     after: Time
@@ -33,13 +33,13 @@ class PortBounds:
     unit: TimeUnit = "ticks"
 
     def given(self, max_time: Time) -> Time:
-        """The bound after rows up to `max_time`. Sound: what one shard saw, the whole source has shown."""
+        """The bound after rows up to `max_time`. This is sound: what one shard has seen, the whole source has sent."""
         return self.after if self.policy is None else max(self.after, self.policy.bound_from_rows(max_time, self.unit))
 
 
 @dataclass(frozen=True, slots=True)
 class Spare(Quiet):
-    """Allows deferred work in epochs that bring no rows, until so many `seconds` have passed; None is for ever.
+    """Allows deferred work in epochs without rows, for `seconds` at most; None means no limit.
 
     >>> Spare(rows=0).left(), Spare(rows=0, seconds=0.0).left(), Spare(rows=3, seconds=9.0).left()
     (True, False, False)
@@ -55,7 +55,7 @@ class Spare(Quiet):
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """What came to each port: rows, their bytes, and the bytes of columns in them that are only passed on."""
+    """What arrived at each port: rows, their bytes, and the bytes of columns that are only passed on."""
 
     rows: list[int]
     nbytes: list[int]
@@ -90,11 +90,11 @@ def run(
     rest: Callable[[], None] = lambda: None,
     spare: float | None = None,
 ) -> Iterator[T]:
-    """Run an epoch: what the logic gives, as `hand_over` makes of it.
+    """Run an epoch, and yield what `hand_over` makes of the logic's output.
 
-    Bounds are the host's to remember: a logic that takes up its state learns first how far it had got. Then come the
-    rows, then the bounds after them. Rows are counted in `arrived`; after each piece of them comes a `rest`. If there
-    are none, work that was put off is done for `spare` seconds.
+    The host stores bounds: a logic that resumes from its state first gets the bounds of its ports, then the rows, then
+    the bounds after them. Rows are counted in `arrived`; after each piece of them comes a `rest`. If there are none,
+    deferred work is done for `spare` seconds.
     """
     tops = [TIME_MIN] * len(arrived.rows)
     for port, bounds in enumerate(ports):
@@ -117,6 +117,6 @@ def _made(logic: Logic, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
 
 
 def settled(config: Operator, logic: Logic, store: PageStore, budget: Budget) -> State:
-    """What a logic leaves, its pages merged if that is the host's to do."""
+    """The state after an epoch, with its pages merged if the host does that."""
     state = logic.state()
     return replace(state, pages=compact(state.pages, store, budget)) if config.compacts else state

@@ -1,4 +1,4 @@
-"""Work on several runs of pieces at a time: Arrow, NumPy and DuckDB let other threads go on while they compute."""
+"""Parallel work on several runs of pieces: Arrow, NumPy and DuckDB release the GIL while they compute."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ B = TypeVar("B")
 def side_by_side(
     runs: Sequence[Iterable[A]], work: Callable[[A], B], threads: int = 1
 ) -> Generator[tuple[int, B], None, None]:
-    """What `work` makes of each piece, and the number of its run; those of one run come in order.
+    """The results of `work` on each piece, with the number of its run; those of one run are in order.
 
-    At most `threads` runs are begun at a time, and each has at most one piece in work and one that waits to be taken.
-    An error ends all of them, and is raised once those in work are done.
+    At most `threads` runs are active at a time, each with at most one piece in work and one result waiting to be taken.
+    An error ends all of them, and is raised once the pieces in work are done.
 
     >>> sorted(side_by_side([[1, 2], [3]], lambda n: -n, threads=2))
     [(0, -2), (0, -1), (1, -3)]

@@ -1,4 +1,4 @@
-"""Stateless steps between streams, told apart from the graph: a task can take them along."""
+"""Stateless steps between streams, independent of the graph, so that they can be pickled into tasks."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from penstock.flow.graph import (
 from penstock.storage.payload import at_unit, unit_of
 
 _FEW = 1 << 6
-"""Rows that are fetched first, to see how wide they are,"""
+"""Number of rows that are fetched first, to measure their width,"""
 
 _FEWEST = 1 << 3
-"""and that are fetched at a time however wide they are."""
+"""and number of rows that are fetched at a time, however wide they are."""
 
 _AHEAD = 64
-"""Units that are decoded before rows of them are fetched, at most."""
+"""Most units that are decoded before rows of them are fetched."""
 
 _COMBINED = 1 << 30
-"""Combinations of units by which rows are put in order, at most."""
+"""Most combinations of units that rows are sorted by."""
 
 _READ = 1_000_000
-"""Bytes that are read at a time of payload that is fetched without a limit."""
+"""Bytes of payload that are read at a time, if there is no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ Way = tuple[SourceNode | OperatorNode, tuple[Step, ...]]
 
 
 def ways_to(node: Node) -> list[Way]:
-    """The ways on which rows get to a stream: one, or one per member of a union."""
+    """The paths of rows to a stream: one, or one per member of a union."""
     if isinstance(node, SourceNode | OperatorNode):
         return [(node, ())]
     if isinstance(node, StepNode):

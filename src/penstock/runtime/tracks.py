@@ -1,4 +1,4 @@
-"""How far the sources of a flow are: what their rows showed, what the clock says, and the end."""
+"""The progress of a flow's sources: by their rows, by the clock, and at the end."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from penstock.core.time import TIME_MAX
 from penstock.flow.graph import SourceNode
 
 Tracks = Mapping[str, Track]
-"""By the names of sources; one that is missing has shown nothing."""
+"""By source name; nothing has been seen of a source that is missing."""
 
 
 def followed(sources: Sequence[SourceNode], tracks: Tracks, seen: Mapping[str, Seen], now: int) -> dict[str, Track]:
-    """The tracks once an epoch's rows are in; without rows the clock alone moves them."""
+    """The tracks after an epoch's rows; without rows, only the clock moves them."""
     return {
         node.name: follow(tracks.get(node.name, Track()), node.progress, node.unit, seen.get(node.name, Seen()), now)
         for node in sources
@@ -22,12 +22,12 @@ def followed(sources: Sequence[SourceNode], tracks: Tracks, seen: Mapping[str, S
 
 
 def woken(sources: Sequence[SourceNode], tracks: Tracks, now: int) -> dict[str, Track]:
-    """Sources that have been silent for their `idle` time hold nobody back."""
+    """The tracks, with sources that have been silent for their `idle` time no longer holding others back."""
     given = [tracks[node.name] for node in sources]
     after = wake(given, [node.progress for node in sources], [node.unit for node in sources], now)
     return {node.name: track for node, track in zip(sources, after, strict=True)}
 
 
 def ended(sources: Sequence[SourceNode], tracks: Tracks) -> dict[str, Track]:
-    """No row comes any more."""
+    """The tracks at the end of all sources."""
     return {node.name: replace(tracks.get(node.name, Track()), bound=TIME_MAX) for node in sources}

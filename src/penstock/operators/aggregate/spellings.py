@@ -24,8 +24,7 @@ from penstock.operators.aggregate.sketches import ApproxCountDistinct, ApproxQua
 
 
 def count(column: str | None = None, *, where: str | None = None) -> Count:
-    """Number of rows, or of non-null values of a column; with `where`, only of rows for which that boolean column is
-    true.
+    """Number of rows, or of non-null values of a column; with `where`, only of rows where that column is true.
 
     >>> count()
     Count(column=None)
