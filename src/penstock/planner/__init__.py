@@ -1,4 +1,4 @@
-"""Cost models, the choice of a method, and the words in which `explain()` tells of it."""
+"""Cost models, the choice of a method, and its explanation for `explain()`."""
 
 from penstock.planner.lookup import (
     STORES,

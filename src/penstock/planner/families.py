@@ -1,4 +1,4 @@
-"""The families of operators with methods to choose from: who steers an operator, and how its method reads.
+"""The families of operators with several methods: the pilot of an operator, and the explanation of its method.
 
 Hosts ask here, by an operator's config; they know neither families nor methods.
 """
@@ -26,7 +26,7 @@ from penstock.planner.window_join import Choice, Pilot, explain_choice
 
 
 class Steering(Protocol):
-    """Whoever chooses the method of one operator, epoch by epoch."""
+    """Chooses the method of one operator, epoch by epoch."""
 
     def decide(self) -> Any:
         """How to run the next epoch: a choice with a `method`."""
@@ -47,7 +47,7 @@ class Steering(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An operator, and what its pilot has to know: where it stands, and what memory it has."""
+    """An operator, and what its pilot needs to know: its place in the flow, and its memory."""
 
     config: Operator
     types: tuple[RowType, ...]

@@ -1,4 +1,4 @@
-"""What an epoch showed of an operator: what hosts tell whoever steers it."""
+"""What an epoch has shown about an operator: hosts pass it to the operator's pilot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reading and writing state takes: the disk of the exact-join experiments, and the machine a task runs on."""
+"""The cost of reading and writing state: the disk of the exact-join experiments, and the machine of a task."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from penstock.core.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A disk whose blocks lie in basic windows; positioning takes latency and seek (spec §2.0).
+    """A disk whose blocks are in basic windows; positioning takes latency and seek (spec §2.0).
 
-    The fields and their defaults are those of the simulated disk, so that its constants can be handed over.
+    The fields and their defaults are those of the simulated disk, so that its constants can be passed on.
 
     >>> disk = Disk(latency=0.003, seek=0.005, bandwidth=1e6, block_bytes=1000, window_blocks=4)
     >>> round(disk.read_seconds(4), 6), round(disk.read_seconds(5), 6)
@@ -66,8 +66,8 @@ class Disk:
 class Machine:
     """What a task has to read and write with. Seconds, bytes per second, bytes.
 
-    State that the operating system keeps in its page cache costs a page fault and the bandwidth of memory; the rest
-    costs the disk. `page_cache` is what of the state the system can keep: MemAvailable, if the host knows it.
+    State in the operating system's page cache costs a page fault and memory bandwidth; the rest costs disk reads.
+    `page_cache` is how much state the system can cache: MemAvailable, if the host knows it.
 
     >>> Machine(page_cache=0).reading(state=1e9, block=4096, chunk=65536).access_time
     0.0001
@@ -86,7 +86,7 @@ class Machine:
             raise ConfigError(f"page_cache={self.page_cache} must be 0 or more, in bytes.")
 
     def shared(self, tasks: int) -> Machine:
-        """What one of so many tasks on this machine has.
+        """The share of one of `tasks` tasks on this machine.
 
         >>> Machine(page_cache=8e9).shared(4).page_cache
         2000000000.0

@@ -1,4 +1,4 @@
-"""Whether rows of a source bring their payload or leave it behind: what either takes, and when to change.
+"""Whether rows of a source carry their payload or leave it behind: the cost of both, and when to switch.
 
 Payload that travels is decoded, moved and kept once for each store that it comes to, and again with every partial
 result. Payload that stays is decoded for the rows that become results, kept on a local disk, and found by a number.

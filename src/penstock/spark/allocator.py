@@ -1,4 +1,4 @@
-"""The allocator of a process that works: what is freed goes back to the system, so that the memory promise holds."""
+"""The allocator of a worker process: freed memory goes back to the system, so that the memory limit holds."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def give_back() -> None:
 
 
 class _Switch:
-    """The allocator of Arrow in this process: the system's while somebody needs that, else the one that it had."""
+    """Arrow's allocator in this process: the system's while it is needed, else the original one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -103,9 +103,9 @@ def _private_memory() -> int:
 
 
 class TrimmedBudget(Budget):
-    """A budget that also minds what is released but stays with the allocator: it is not free for others.
+    """A budget that also counts memory that was released but stays with the allocator.
 
-    Making windows folds piece after piece before anything comes out. Each leaves holes, which add up.
+    Computing windows folds piece after piece before anything is emitted. Each leaves holes, which add up.
     """
 
     def __init__(self, limit: int) -> None:

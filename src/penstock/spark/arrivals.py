@@ -1,4 +1,4 @@
-"""The rows of a task: from batches of the tagged union to pieces for an operator's ports, in the order it likes."""
+"""The rows of a task: from batches of the tagged union to pieces for an operator's ports, in its preferred order."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Inlet:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """What enters the ports of an operator: the columns of each, by which inlets, and how far each had got before."""
+    """What enters the ports of an operator: the columns, inlets and earlier bound of each."""
 
     inside: tuple[pa.Schema, ...]
     inlets: tuple[Inlet, ...]

@@ -1,4 +1,4 @@
-"""A flow as Spark runs it: its sinks, the layout of its rows, its checkpoint, and what earlier epochs showed."""
+"""A flow as Spark runs it: its sinks, the layout of its rows, its checkpoint, and what earlier epochs have shown."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from penstock.storage.versioned import Checkpoint, Plan
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """A flow on Spark, as all its epochs share it: sinks, how rows travel, where state is, and what is known of it."""
+    """What all epochs of a flow on Spark share: sinks, the layout of rows, the checkpoint, and measurements."""
 
     spark: SparkSession
     sinks: Sequence[Sink]

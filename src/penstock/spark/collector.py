@@ -1,6 +1,6 @@
-"""Python's garbage collector in a worker. Spark runs it after every task, over all that was ever imported.
+"""Python's garbage collector in a worker. Spark runs it after every task, over everything ever imported.
 
-That takes a tenth of a second of each task. Modules are no garbage: the collector is told to pass them over.
+That takes a tenth of a second per task. Modules are never garbage, so the collector is told to skip them.
 """
 
 from __future__ import annotations

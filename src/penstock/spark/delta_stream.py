@@ -1,8 +1,8 @@
 """A Delta table as a source on Spark: Spark follows its commits, and each epoch is a range of its versions.
 
-An epoch has all versions up to the latest commit that Spark gave it, after those of the epochs before. So every version
-is read once, in order, whatever the order in which Spark came by the commits, and Spark's log tells which versions an
-epoch has that is run again.
+An epoch has all versions after those of earlier epochs, up to the latest commit that Spark gave it. So every version is
+read once, in order, whatever the order in which Spark found the commits, and Spark's log says which versions a repeated
+epoch has.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Epochs on Spark: planned, run, committed; an epoch has happened once its ledger is there, and not before."""
+"""Epochs on Spark: planned, run, committed. An epoch is committed once its ledger is written, and not before."""
 
 from __future__ import annotations
 

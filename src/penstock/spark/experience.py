@@ -1,4 +1,4 @@
-"""How many rows operators took lately: where their work is best done, and whether Spark's first half of it pays."""
+"""How many rows operators took lately: where their work is best done, and whether pre-aggregation in Spark pays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TRY_AGAIN = 16
 
 
 class Experience:
-    """What the arrivals of earlier epochs say of the next."""
+    """What the arrivals of earlier epochs suggest about the next one."""
 
     def __init__(self) -> None:
         self.few = _FEW

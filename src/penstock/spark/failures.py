@@ -1,4 +1,4 @@
-"""What made an epoch fail on Spark, in one short error: the sink or source, and the cause below Spark's wrapping."""
+"""Why an epoch failed on Spark, in one short error: the sink or source, and the cause below Spark's wrapping."""
 
 from __future__ import annotations
 

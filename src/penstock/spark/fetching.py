@@ -1,4 +1,4 @@
-"""Payload of results that Spark carries: a task reads it from the sources that it stayed in."""
+"""Payload of results in Spark's rows: a task reads it from the sources that it stayed in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that are fetched to the driver only if they are few: Spark sends no more than there is memory for."""
+"""Fetches rows to the driver only if they are few: Spark sends no more than there is memory for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLACE = "monotonically_increasing_id() & 8589934591L"
 
 
 class Cap(NamedTuple):
-    """What keeps a number of rows down: which are kept by their `__place`, and what of them."""
+    """Limits the rows that Spark sends: which are kept, by `__place`, and which of their columns."""
 
     where: str
     columns: Sequence[str]

@@ -1,4 +1,4 @@
-"""Files as a source on Spark: Spark lists them and remembers which were read, Arrow reads their rows.
+"""Files as a source on Spark: Spark lists them and records which were read, Arrow reads their rows.
 
 The streaming query carries no rows of such a source. Its log says which files an epoch has, and where they are read is
 decided epoch by epoch: in the driver, or in tasks.

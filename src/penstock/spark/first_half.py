@@ -1,4 +1,4 @@
-"""The first half of aggregations, made by Spark before the shuffle: what is made natively, and where it is kept."""
+"""The first half of aggregations, computed by Spark before the shuffle: what is native, and where it is kept."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _VIEW = "__penstock_rows"
 
 
 class FirstHalf:
-    """What Spark makes of an epoch's rows before operators see them: partials by pane, kept here if they are few."""
+    """What Spark computes from an epoch's rows before operators see them: partials by pane, kept here if few."""
 
     def __init__(self, flow: Assembly, plan: Plan) -> None:
         self._flow = flow

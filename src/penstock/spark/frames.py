@@ -1,4 +1,4 @@
-"""The DataFrames of an epoch: from a micro-batch to the rows that sinks take.
+"""The DataFrames of an epoch: from a micro-batch to the rows of sinks.
 
 Rows of all branches are hashed natively, shuffled to their shards, run through the operators in Python, and handed to
 the sinks.
@@ -516,7 +516,7 @@ class EpochFrames:
 
 
 class _Counts:
-    """What each source showed, known once somebody has taken the `rows`; `late` is whether some may be late."""
+    """What was seen of each source, known once the `rows` have been consumed; `late` says whether some may be late."""
 
     def __init__(self, sources: SourceRows, tracks: Tracks, rows: DataFrame, late: bool) -> None:
         self._sources = sources

@@ -1,7 +1,7 @@
 """An epoch in the driver: Arrow reads its files, Spark sends the rows of DataFrames, and operators run here.
 
-What an epoch leaves – pages, staged records, results – is what its tasks would leave, so that one may follow the other
-on the same state. It takes no more memory than a task: an epoch that turns out to need more is begun again with tasks.
+Its pages, staged records and results are the same as those of tasks, so that both can alternate on the same state. It
+takes no more memory than a task: an epoch that turns out to need more is started again with tasks.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _PIECE = 1 << 18
 
 
 class EpochHere:
-    """One attempt at an epoch without tasks of Spark."""
+    """One attempt at an epoch without Spark tasks."""
 
     native: Sequence[OperatorNode] = ()
 

@@ -1,4 +1,4 @@
-"""Checks that all input files of an epoch are there: Spark goes on silently without those that are gone."""
+"""Checks that all input files of an epoch exist: Spark silently continues without missing ones."""
 
 from __future__ import annotations
 

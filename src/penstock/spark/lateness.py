@@ -1,4 +1,4 @@
-"""Whether rows are late, decided once for each as it comes in, and what is made of those that are."""
+"""Whether rows are late, decided once for each row as it is read, and the rows of the late outlet."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REASON = f"CASE {LATENESS} WHEN {LATE} THEN 'late' WHEN {OUT_OF_RANGE} THEN 'out
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What an epoch brought from one source: the rows that count, and how many came late or without a time."""
+    """What an epoch has of one source: its rows in time, and how many were late or without a time."""
 
     seen: Seen
     late: int

@@ -70,7 +70,7 @@ class Edge:
 class Branch:
     """An edge and where it leads: its tag, the columns it ships, and the place of each.
 
-    `use` is what becomes of its rows: they enter a port of an operator, go to sinks, or are kept for the late outlet.
+    `use` says where its rows go: into a port of an operator, to sinks, or to the late outlet.
     """
 
     tag: int

@@ -1,6 +1,6 @@
-"""What a task does with the results of its shard without a way back through Spark's rows.
+"""What a task does with the results of its shard without converting them back to Spark's rows.
 
-It writes them to a Parquet file, counts those that a sink drops, or cuts them by shard of the next operator and sends
+It writes them to a Parquet file, counts those that a sink drops, or splits them by shard of the next operator and sends
 them there as blobs.
 """
 
@@ -32,7 +32,7 @@ _GROUP = 32
 
 
 class Then(Protocol):
-    """What becomes of results."""
+    """What to do with results."""
 
     @property
     def declared(self) -> str | st.StructType:
@@ -46,9 +46,9 @@ class Then(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write them to a file of a folder that is there; its name is told once it is whole.
+    """Write them to a file in an existing folder; its name is reported once it is complete.
 
-    Each attempt at a task has a file of its own. Those of attempts that fail, or that Spark made twice, are never told.
+    Each attempt at a task has its own file. Those of failed or duplicate attempts are never reported.
     """
 
     steps: tuple[Step, ...]
@@ -74,7 +74,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Count them, once they have their payload and all, for a sink that lets them go."""
+    """Count them, complete with their payload, for a sink that drops them."""
 
     steps: tuple[Step, ...]
     declared: str = "rows long"
@@ -116,7 +116,7 @@ class Give:
 
 @dataclass(frozen=True, slots=True)
 class Onward:
-    """A shard at work, and what becomes of its results."""
+    """A running shard, and what to do with its results."""
 
     shard: ShardTask
     results: pa.Schema

@@ -1,4 +1,4 @@
-"""Which sources of a flow on Spark let their rows leave payload behind: decided at its first start, on record since."""
+"""Which sources of a flow on Spark let rows leave payload behind: decided and recorded at its first start."""
 
 from __future__ import annotations
 

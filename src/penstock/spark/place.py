@@ -1,8 +1,8 @@
 """Where an epoch runs: in the driver, in tasks that read files, or in tasks that get their rows from Spark.
 
-In the driver there is nothing to start and nothing to shuffle, but the memory of one task, and while several
-files are read at a time, one operator works after the other. So small epochs run there, and large ones in tasks as soon
-as they are faster or do not fit.
+The driver has nothing to start and nothing to shuffle, but only the memory of one task, and although it reads several
+files at a time, it runs one operator after the other. So small epochs run there, and large ones in tasks as soon as
+that is faster or they do not fit.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _WARM = 2
 
 @dataclass(slots=True)
 class Placement:
-    """Chooses a place for each epoch by its size, from what earlier ones took.
+    """Chooses a place for each epoch by its size, from the times of earlier ones.
 
-    The size is the bytes of its files; of a flow with DataFrames, whose rows are counted when they have come, how many
-    rows the last epoch had.
+    The size is the bytes of its files or, with DataFrames, whose rows are only counted once read, the rows of the last
+    epoch.
     """
 
     why_not: str | None = None

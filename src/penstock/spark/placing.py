@@ -1,4 +1,4 @@
-"""Rows that Spark has, on their way to operators that do not take them by key: Python places them, and sends blobs."""
+"""Spark's rows on their way to operators that are not placed by key: Python places them, and sends blobs."""
 
 from __future__ import annotations
 

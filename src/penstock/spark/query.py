@@ -1,4 +1,4 @@
-"""A flow at work on Spark: one Structured Streaming query, which can be watched, waited for and stopped."""
+"""A running flow on Spark: one Structured Streaming query, which can be watched, awaited and stopped."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What a flow was at the last start of its checkpoint, beside what `flow.json` holds, and what may be different now.
+"""What a flow was at the last start of its checkpoint, besides what `flow.json` holds, and what may change.
 
-Progress policies, expressions and the tables of lookups may change: state and bounds stay as they are, and the log says
-so. The order of sources may not, because Spark counts what it has read by the place of a source in the query; nor may
-two operators change places, or two streams that an operator takes, because each would go on with the other's state.
+Progress policies, expressions and the tables of lookups may change: state and bounds stay as they are, and the change
+is logged. The order of sources may not, because Spark identifies what it has read by the position of a source in the
+query; nor may two operators, or two inputs of an operator, be swapped, because each would resume from the other's
+state.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _RECORD = "start.json"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What one start of a flow had: promises of sources, scans in their order, and what each operator gets."""
+    """One start of a flow: the promises of its sources, its scans in order, and the inputs of each operator."""
 
     promises: dict[str, str]
     scans: list[str]

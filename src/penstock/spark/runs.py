@@ -1,9 +1,9 @@
-"""Which run of a task counts. Spark may run a task twice at a time, or again, and takes the results of one run only.
+"""Which run of a task counts. Spark may run a task several times, even at once, and takes the results of only one run.
 
-What a shard has become must be what that run made of it. Rows come in another order each time, and an operator that
-puts results off may put off others: the results of one run and the state of another would lose rows, or have some
-twice. So every run stages a record of its own, and its name comes to the driver as Spark's accumulators do: with the
-results, and only of tasks that Spark counts as done.
+The new state of a shard must come from the same run. Rows arrive in another order each time, and an operator that
+defers results may defer others: the results of one run and the state of another would lose rows, or duplicate some. So
+every run stages its own record, whose name reaches the driver through Spark's accumulators: with the results, and only
+from tasks that Spark counts as done.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark import Accumulator, AccumulatorParam, SparkContext
 
 
 class Run(NamedTuple):
-    """A run of a shard that went to its end."""
+    """A completed run of a shard."""
 
     attempt: str
     operator: str

@@ -1,4 +1,4 @@
-"""The Spark types of every stream, and what Spark's analyser makes of a user's expressions."""
+"""The Spark types of every stream, and of users' expressions according to Spark's analyser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Puts the rows of an epoch into segments before it is planned: those of DataFrames by a job, those of files copied."""
+"""Writes the rows of an epoch into segments before it is planned: those of DataFrames by a job, those of files by
+copying."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Sources whose rows are put into segments of the checkpoint as they come: written by tasks, then read as files are.
+"""Sources whose rows are written into segments of the checkpoint: written by tasks, then read like files.
 
 A source that cannot be read again – Kafka, JDBC, any DataFrame – becomes one that can. A job writes the rows of an
-epoch, each task a file of its own, and Spark tells the driver of the files of those runs of tasks that count. From then
-on the epoch goes on as one of files whose payload stays in them, and so does a rerun of it.
+epoch, each task its own file, and Spark reports to the driver the files of the task runs that count. From then on the
+epoch, and a repetition of it, is like one of files whose payload stays in them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def as_input(segment: Segment) -> InputFile:
 
 @dataclass(frozen=True, slots=True)
 class Spool:
-    """What is written of one source: which rows of those that all sources share, and which of their columns."""
+    """What is written of one source: its rows among those of all sources, and their columns."""
 
     number: int
     held: tuple[str, ...]

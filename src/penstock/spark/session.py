@@ -1,4 +1,4 @@
-"""What penstock asks of a Spark session beside DataFrames: settings for a while, and the file system of a path."""
+"""What penstock needs of a Spark session besides DataFrames: temporary settings, and the file system of a path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of all sources as they came, in one set of columns: each source is scanned once, whatever is made of its rows.
+"""Rows of all sources in one set of columns: each source is scanned once, however often its rows are used.
 
 A number tells sources apart, and columns of the same type share a place: (source, time, mark, column0, column1 …). Only
 columns that the flow needs are there, and of structs only the fields.

@@ -1,7 +1,7 @@
 """Arrivals that outgrow memory, sorted by hash on disk before an operator sees them.
 
-Pages of state are cut by hash, so a piece of arrivals that spans few hashes meets few of them. As they come, arrivals
-span all hashes and each piece would meet every page.
+Pages of state are cut by hash, so a piece of arrivals with a small range of hashes probes few of them. Unsorted
+arrivals span all hashes, and each piece would probe every page.
 """
 
 from __future__ import annotations

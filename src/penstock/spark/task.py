@@ -1,7 +1,7 @@
 """What runs in a Spark task: one shard of one operator for one epoch. Arrow batches in, Arrow batches out.
 
-State of the version before comes from page files; what the shard has become is staged when, and only when, all of
-its output has been taken.
+The previous version of its state comes from page files; its new state is staged when, and only when, all of its output
+has been consumed.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ log = logging.getLogger("penstock")
 
 
 class CheckpointUse:
-    """Holds the lease on a checkpoint for a query. It ends by itself once the query is over, whichever way.
+    """Holds the lease on a checkpoint for a query, and releases it once the query is over, in whatever way.
 
-    The block of a ``with`` is part of the use: that is how a start, or the end of the streams, comes under the lease.
+    A ``with`` block is part of the use, so that a start, or the end of the streams, is covered by the lease.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:

@@ -1,4 +1,4 @@
-"""What a task keeps count of: rows, bytes and time; and how its output is handed over in batches of some size."""
+"""A task's counts of rows, bytes and time, and the batching of its output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GATHERED = 32
 
 
 class Work:
-    """Counts rows and where a task's time goes: waiting for input, working, handing over output, settling."""
+    """Counts rows and a task's time by phase: waiting for input, working, handing over output, writing the state."""
 
     def __init__(self, budget: Budget, arrived: Arrived, piece: int, kept: int, tells_late: bool = False) -> None:
         self.piece = piece

@@ -1,4 +1,4 @@
-"""The Python of Spark's workers: checked when a flow starts, because Spark itself finds out in the first epoch."""
+"""The Python of Spark's workers, checked when a flow starts: Spark itself would fail only in the first epoch."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a spatial join is asked for: boxes or geometries that meet, ``on=pk.intersects("box", "zone")``.
+"""The config of a spatial join: boxes or geometries that meet, ``on=pk.intersects("box", "zone")``.
 
-Inner joins with a `cell` send a copy of each row to every site that one of its cells belongs to, and a pair comes out
-where the top left corner of what its boxes have in common is (spec §2.5). Without one, and where rows of a side are
-kept that met nobody, that side's rows are spread and the other's are everywhere.
+Inner joins with a `cell` send a copy of each row to every site that one of its cells belongs to, and emit a pair at the
+site with the top left corner of the intersection of its boxes (spec §2.5). Without one, and if a side's unmatched rows
+are kept, that side's rows are spread and the other's are copied to all sites.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _TINIEST, _LARGEST = 1e-140, 1e140
 def intersects(left: Columns, right: Columns | None = None, *, cell: float | None = None) -> Spatial:
     """Join rows whose boxes or geometries have a point in common: ``on=pk.intersects("box", "zone")``.
 
-    A column holds boxes, as structs of x1, y1, x2, y2 (or xmin, ymin, xmax, ymax), or geometries as WKB, as those of
-    GeoParquet files are; or four columns hold the corners of boxes, or two the coordinates of points. `right` names
-    those of the other stream if it calls them otherwise. Borders belong to boxes and geometries: those that touch
-    match. Numbers are compared as float64. Rows match nothing whose box or geometry is null, empty (x1 > x2), invalid,
-    or has a coordinate that is null or not finite.
+    A column holds boxes, as structs of x1, y1, x2, y2 (or xmin, ymin, xmax, ymax), or geometries as WKB, as in
+    GeoParquet files; or four columns hold the corners of boxes, or two the coordinates of points. `right` names the
+    columns of the other stream if their names differ. Borders belong to boxes and geometries: shapes that touch match.
+    Numbers are compared as float64. A box or geometry that is null, empty (x1 > x2), invalid, or has a coordinate that
+    is null or not finite matches nothing.
 
-    `cell` is how wide the cells are by which rows of an inner join find tasks: best many times as wide as most boxes.
-    Without it left rows are spread over the tasks, and right rows go to all of them.
+    `cell` is the width of the cells that distribute the rows of an inner join over tasks: many times as wide as most
+    boxes is best. Without it, left rows are spread over the tasks, and right rows go to all of them.
 
     >>> import pyarrow as pa
     >>> import penstock as pk
@@ -73,9 +73,9 @@ def intersects(left: Columns, right: Columns | None = None, *, cell: float | Non
 
 
 def contains(left: Columns, right: Columns | None = None, *, cell: float | None = None) -> Spatial:
-    """Join rows such that no point of the right box or geometry is outside the left one, as `intersects` does.
+    """Join rows whose left box or geometry covers the right one; arguments as for `intersects`.
 
-    Points on the border are inside, as by ``ST_Covers``.
+    Points on the border are inside, as with ``ST_Covers``.
 
     >>> contains("zone", ["x", "y"])
     contains(zone, [x, y])
@@ -84,10 +84,10 @@ def contains(left: Columns, right: Columns | None = None, *, cell: float | None 
 
 
 def dwithin(left: Columns, right: Columns | None = None, *, distance: float, cell: float | None = None) -> Spatial:
-    """Join rows whose boxes or geometries are at most `distance` apart, as `intersects` does.
+    """Join rows whose boxes or geometries are at most `distance` apart; other arguments as for `intersects`.
 
-    Distances are those of the plane, in the unit of the coordinates. Of two boxes: with dx and dy, in float64, how far
-    apart they are along each axis, dx·dx + dy·dy is at most `distance` squared; at distance 0, both are 0.
+    Distances are planar, in the unit of the coordinates. Two boxes whose distances along the axes are dx and dy, in
+    float64, match iff dx·dx + dy·dy is at most `distance` squared; at distance 0, iff both are 0.
 
     >>> dwithin("box", distance=2.5)
     dwithin(box, distance=2.5)

@@ -1,4 +1,4 @@
-"""Which method a lookup join runs by: costs, the choice, its explanation, and who follows a running lookup."""
+"""The method of a lookup join: costs, the choice, its explanation, and the pilot of a running lookup."""
 
 from penstock.planner.lookup.choice import LookupChoice, LookupPreference, choose_lookup
 from penstock.planner.lookup.costs import COSTS, LookupLoad, predict_lookup

@@ -1,8 +1,8 @@
-"""Which method a lookup join runs by: what answers rows fastest, of the methods that the table and the user allow.
+"""The method of a lookup join: the fastest of those that the table and the user allow.
 
-Four things decide: whether the table fits the memory; what a look-up takes, by key or by partition, where the table is;
-how unevenly keys are asked for; and whether rows may wait for each other. A cached row costs about as much as one
-that is found in mapped pages, so a cache pays only where look-ups are dear.
+Four things decide: whether the table fits the memory; how long a lookup takes, by key or by partition, in its store;
+how skewed the keys are; and whether rows may wait for each other. A cached row costs about as much as one in mapped
+pages, so a cache pays only if lookups are expensive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BROADCAST_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class LookupPreference:
-    """What an answer at once is worth, and a change of method. All of it is a matter of taste: change it at will.
+    """The value of an immediate answer, and the cost of a switch. These are preferences: change them at will.
 
     >>> LookupPreference(prompt=1.0).stay
     0.3
@@ -30,9 +30,9 @@ class LookupPreference:
     prompt: float = 1.5
     """So many times faster a method must be to be let rows wait."""
     stay: float = 0.3
-    """By this part of the time of the method that runs the best must be faster, to take over from it."""
+    """How much faster, as a fraction, the best method must be than the running one to take over."""
     tie: float = 0.15
-    """Times that differ by no more than this part are the same: the simpler method is taken."""
+    """Times that differ by no more than this fraction count as equal: the simpler method is chosen."""
 
     def __post_init__(self) -> None:
         for name, least in (("prompt", 1), ("tie", 0)):
@@ -44,7 +44,7 @@ class LookupPreference:
 
 @dataclass(frozen=True, slots=True)
 class LookupAlternative:
-    """A method that was not chosen, what it would take if it is possible, and why it was not."""
+    """A method that was not chosen, its cost if it is possible, and the reason."""
 
     method: str
     cost: LookupCost | None
@@ -53,7 +53,7 @@ class LookupAlternative:
 
 @dataclass(frozen=True, slots=True)
 class LookupChoice:
-    """The method, why, what it takes, and what else there was.
+    """The method, the reason, its cost, and the alternatives.
 
     >>> LookupChoice("inlj", "nothing is measured yet").alternatives
     ()

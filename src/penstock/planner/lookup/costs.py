@@ -1,4 +1,4 @@
-"""What each method of a lookup join takes for a row of the stream, by the table, the memory and the skew."""
+"""The cost of each method of a lookup join per row of the stream, by the table, the memory and the skew."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Labour:
 
 @dataclass(frozen=True, slots=True)
 class LookupLoad:
-    """What a task has to bear, and what is known of the table. Seconds are of stream time; bytes.
+    """The load of a task, and what is known about the table. Seconds are of stream time; sizes are in bytes.
 
     The task is one of `shards`, each with its part of the keys; `table`, `partitions` and `distinct`, its number of
     keys, are those of the whole table.
@@ -109,7 +109,7 @@ class LookupLoad:
 
 @dataclass(frozen=True, slots=True)
 class LookupCost:
-    """What a method takes for a row of the stream, in seconds of one task, and how it gets there.
+    """The cost of a method per row of the stream, in seconds of one task, and its parts.
 
     >>> LookupCost(seconds=2e-6).rate
     500000.0

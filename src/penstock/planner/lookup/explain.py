@@ -16,7 +16,7 @@ _HEAD = ("predicted", "rows/s", "µs/row", "from memory", "reads/row", "waits", 
 def explain_lookup(choice: LookupChoice, keys: KeysAsked | None = None) -> tuple[str, ...]:
     """The lines that `explain()` shows of how a lookup join runs: the method, why, hits, and a row for each method.
 
-    `keys` says how unevenly they are asked for, and what a cache makes of it.
+    `keys` is their skew, and the hit rate of a cache.
 
     >>> for line in explain_lookup(LookupChoice("inlj", "nothing is measured yet")):
     ...     print(line)
@@ -42,7 +42,7 @@ def _row(method: str, cost: LookupCost | None, why: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class KeysAsked:
-    """How unevenly keys are asked for, and what a cache makes of it: the one the method has, or could have.
+    """The skew of the keys, and the hit rate of a cache: the one that the method has, or could have.
 
     >>> print(KeysAsked(0.97, cached=197_206, expected=0.718, measured=0.722))
     keys follow Zipf 0.97: a cache of 197,206 rows would answer 72 % of them (measured: 72 %)

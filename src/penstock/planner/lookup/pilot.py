@@ -1,4 +1,4 @@
-"""Follows a running lookup join and decides before each epoch by which method it goes on."""
+"""Follows a running lookup join and chooses its method before each epoch."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _LOOKS = 8
 class LookupPilot:
     """Steers one lookup join that was asked for with ``method="auto"``.
 
-    `load` says what is known of the table and the memory of one task; rates and skew in it are measured over. `reads`
-    is what reads are assumed to take where the table is, until it is seen what they take. The method changes at the
-    boundary of an epoch only, with what waits and what is cached carried over, and only if it pays.
+    `load` has what is known about the table and the memory of one task; its rates and skew are replaced by
+    measurements. `reads` are the assumed costs of reads from the table's store, until they are measured. The method
+    changes only between epochs, with waiting rows and the cache carried over, and only if it pays.
 
     >>> from penstock.core.master import TableSize
     >>> from penstock.planner.lookup.reads import STORES

@@ -1,4 +1,4 @@
-"""How unevenly a stream asks for the keys of a table: Zipf's law, fitted to what was seen, or the counts themselves."""
+"""The skew of a stream's keys: Zipf's law, fitted to what was seen, or the counts themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cache answers and what a read yields, by how unevenly keys are asked for."""
+"""The hit rate of a cache and the yield of a read, by the skew of the keys."""
 
 from __future__ import annotations
 

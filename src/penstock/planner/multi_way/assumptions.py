@@ -1,7 +1,7 @@
-"""What a multi-way join is taken to be like before anything was measured: by its keys and the sizes of its relations.
+"""What is assumed about a multi-way join before anything is measured: by its keys and the sizes of its relations.
 
-A join by a key of one side, as that of lines with orders by the order's key, finds one row for each of the other side:
-f = 1/|R| of the relation R that has the key (§2.11). Where no key is known, the smaller relation is taken to have it.
+A join on a key of one side, such as lines with orders on the order's key, finds one row for each row of the other side:
+f = 1/|R| of the relation R that has the key (§2.11). If no key is known, the smaller relation is assumed to have it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from penstock.operators.multi_way import Predicate
 from penstock.planner.multi_way.costs import JoinLoad, Relation, Rels
 
 Keys = Mapping[str, tuple[str, ...]]
-"""By relation, the columns that tell its rows apart, where that is known."""
+"""By relation, the columns that identify its rows, if known."""
 
 REPEATED = 10
 """Rows that a value has in a column that is known not to be a key, where nothing else is known of it."""

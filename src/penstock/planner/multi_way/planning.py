@@ -1,8 +1,7 @@
-"""By which tree a join of several streams runs in a flow: the one whose stores are predicted to send least.
+"""The tree of a multi-way join in a flow: the one whose stores are predicted to send least.
 
-All trees store and send the rows of their streams; they differ in the partial results between. A flow chooses once,
-when its join is built, since the stores of one tree are of no use to another; what it measures later tells whether
-another would have been cheaper.
+All trees store and send the rows of their streams; they differ in their partial results. A flow chooses once, when its
+join is built, because trees cannot share stores; later measurements show whether another would have been cheaper.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class EdgeLoad(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """A plan, and why it is the one."""
+    """A plan, and the reason for it."""
 
     plan: Plan
     why: str
@@ -70,7 +69,7 @@ def first_plan(
 
 
 def _by_keys(given: Plan, unknown: str, keys: Keys) -> Planned:
-    """The tree where nothing tells how large a relation is: all are taken to be alike, so that only keys count."""
+    """The tree if the size of a relation is unknown: all are assumed to be equally large, so only keys count."""
     load = assumed_load(given.predicates, dict.fromkeys(given.rels, _ALIKE), keys)
     found = cheaper_plan(given, load, given.rels)
     if found is None:

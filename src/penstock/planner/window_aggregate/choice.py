@@ -1,7 +1,7 @@
-"""Which method sliding windows are aggregated by: what is predicted to cost least, or, if that is too large, AdaptWID.
+"""The method of sliding windows: the one with the lowest predicted cost or, if its state is too large, AdaptWID.
 
-Panes come first: every other method can go on from them, but they from differences only. Others take over at the
-boundary of an epoch, if that pays clearly; where open windows cannot be taken up, once there are none.
+Panes come first: every other method can resume from them, but they can resume only from differences. Another method
+takes over between epochs if that clearly pays; if it cannot continue open windows, once there are none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Follow a running window aggregation and decide before each epoch by which method it goes on."""
+"""Follows a running window aggregation and chooses its method before each epoch."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from penstock.planner.window_aggregate.costs import AggregateLoad, Sizes
 class AggregatePilot:
     """Steers one aggregation of sliding windows that was asked for with ``method="auto"``.
 
-    `memory` is that of the whole flow, over `tasks` at a time. `current` is the method that left the state there is,
-    and `holds_state` whether there is some.
+    `memory` is that of the whole flow, over `tasks` at a time. `current` is the method that wrote the current state,
+    and `holds_state` says whether there is any.
 
     >>> import pyarrow as pa
     >>> from penstock.core.windows import sliding

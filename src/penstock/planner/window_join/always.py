@@ -1,7 +1,7 @@
-"""Which method a join without a window runs by: OA-Join while every page is cheap to probe, else RRPJ.
+"""The method of a join without a window: OA-Join while every page is cheap to probe, else RRPJ.
 
-OA-Join gives every result at once, and probes all that there ever was. RRPJ probes what is in memory, and lets the rest
-meet while the streams are silent and at their end: worth it only where OA-Join cannot keep up.
+OA-Join emits every result at once, and probes the full history. RRPJ probes what is in memory, and defers the rest
+until the streams are silent or ended: worth it only if OA-Join cannot keep up.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which method a window join runs by: OA-Join while it is easy, else what is predicted to cost least.
+"""The method of a window join: OA-Join while state is small, else the one with the lowest predicted cost.
 
-OA-Join gives every result at once. The others put off the joins with what is on disk, which costs less when state is
-many times the memory, but holds results back. How much cheaper that must be is a `Preference`.
+OA-Join emits every result at once. The others defer joins with pages on disk, which costs less if state is many times
+the memory, but holds results back. How much cheaper that must be is a `Preference`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HOLDS_BACK = "excluded: would hold back the bound of the operator that its resu
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """What results at once are worth, and a change of method. All of it is a matter of taste: change it at will.
+    """The value of immediate results, and the cost of a switch. These are preferences: change them at will.
 
     >>> Preference(prompt=1.0, worth=0.0).stay
     0.3
@@ -56,7 +56,7 @@ DEFAULT = Preference()
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A method that was not chosen, what it would cost, and why it was not.
+    """A method that was not chosen, its cost, and the reason.
 
     >>> Alternative("ewj", Cost(0.4, 9300.0, 100.0, at_once=0.016), "costs 1.3 × as much").method
     'ewj'
@@ -69,7 +69,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The method, why, and what else there was. There is no cost while the load is unknown.
+    """The method, the reason, and the alternatives. There is no cost while the load is unknown.
 
     >>> Choice("oa", "nothing is measured yet").alternatives
     ()

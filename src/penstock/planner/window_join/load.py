@@ -1,4 +1,4 @@
-"""What a window join has to bear: how fast rows come on its two ports, how wide they are, how long they stay.
+"""The load of a window join: the rates of its two ports, the width of rows, and how long they stay.
 
 A load is declared before a query runs, or measured while it does; both are records that a plan file can carry.
 """
@@ -81,7 +81,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a running join has shown so far: smoothed sums of stream time and arrivals, and the state as it is.
+    """What has been measured of a running join: smoothed sums of stream time and arrivals, and the current state.
 
     Time and rows are smoothed apart, so that an epoch in which no stream time passes still counts its rows.
 

@@ -1,4 +1,4 @@
-"""Follow a running window join and decide before each epoch by which method it goes on."""
+"""Follows a running window join and chooses its method before each epoch."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from penstock.planner.window_join.load import Measured, measure
 class Pilot:
     """Steers one join that was asked for with ``method="auto"``.
 
-    `memory` and `machine` are those of the whole flow, over `tasks` at a time. The method changes at the boundary of
-    an epoch only, with the state carried over, and only if it pays.
+    `memory` and `machine` are those of the whole flow, over `tasks` at a time. The method changes only between epochs,
+    with the state carried over, and only if it pays.
 
     >>> from penstock.core.within import band
     >>> pilot = Pilot(WindowJoin((("k", "k"),), band(before=5, after=5)), feeds_operator=False, memory=10**6, tasks=2)
