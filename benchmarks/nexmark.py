@@ -562,7 +562,7 @@ def figures(
         if own is not None and own.parts:
             jobs = "–" if own.jobs is None else f"{own.jobs:.1f}"
             rows.append((name, *(f"{seconds:.2f}" for seconds in own.parts.values()), jobs))
-    title = "Where a warm micro-batch of penstock goes, in seconds, and how many jobs of Spark's it takes:"
+    title = "Where the time of a warm micro-batch of penstock goes, in seconds, and how many Spark jobs it takes:"
     return "\n".join([*shown, title, "", *markdown(rows)])
 
 

@@ -58,30 +58,30 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seconds", type=_seconds, default=25, metavar="N", help="how long the streams run (25)")
     demo.add_argument("--keep", action="store_true", help="keep the demo's folder and say where it is")
 
-    doctor = commands.add_parser("doctor", help="look whether this machine has what penstock needs")
+    doctor = commands.add_parser("doctor", help="check whether this machine has what penstock needs")
     doctor.add_argument("--quiet", action="store_true", help="print problems only")
 
     bench = commands.add_parser("bench", help="run a benchmark of a checkout")
-    bench.add_argument("name", nargs="?", metavar="NAME", help="which one; left out, their names are listed")
+    bench.add_argument("name", nargs="?", metavar="NAME", help="which one; by default, list their names")
     bench.add_argument("--quick", action="store_true", help="fewer rows, fewer rounds")
 
-    lab = commands.add_parser("lab", help="repeat the experiments of the works penstock is built on, simulated")
+    lab = commands.add_parser("lab", help="repeat the published experiments that penstock builds on, simulated")
     actions = lab.add_subparsers(dest="action", required=True, metavar="ACTION")
-    actions.add_parser("list", help="which experiments there are")
-    run = actions.add_parser("run", help="run some: numbers, picture and verdict of each go to a folder")
+    actions.add_parser("list", help="list the experiments")
+    run = actions.add_parser("run", help="run some; numbers, picture and verdict of each go to a folder")
     run.add_argument(
         "ids",
         nargs="+",
         metavar="ID",
         help="a figure such as 3.4 or window-6-10, a chapter such as 3 or window-6, or all",
     )
-    run.add_argument("--scale", type=_part, metavar="F", help="the part of the original size, as 0.05 or 1/20")
-    run.add_argument("--seeds", type=int, metavar="N", help="how many pairs of traces to take the mean over")
-    report = actions.add_parser("report", help="put all results into one page")
-    record = actions.add_parser("record", help="keep verdicts in the checkout and write its pages about them anew")
-    check = actions.add_parser("check", help="run some in small and see whether a check comes out as recorded")
-    check.add_argument("ids", nargs="*", metavar="ID", help="which; left out, all")
-    check.add_argument("--update", action="store_true", help="record what they come to")
+    run.add_argument("--scale", type=_part, metavar="F", help="fraction of the original size, such as 0.05 or 1/20")
+    run.add_argument("--seeds", type=int, metavar="N", help="how many pairs of traces to average over")
+    report = actions.add_parser("report", help="collect all results in one page")
+    record = actions.add_parser("record", help="record verdicts in the checkout and rewrite its pages about them")
+    check = actions.add_parser("check", help="run some on a small scale and compare each check with its record")
+    check.add_argument("ids", nargs="*", metavar="ID", help="which ones; by default, all")
+    check.add_argument("--update", action="store_true", help="record the new outcomes")
     for action in (run, report, record):
         action.add_argument(
             "--out", type=Path, default=Path("lab-results"), metavar="DIR", help="the results folder (./lab-results)"
