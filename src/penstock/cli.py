@@ -118,7 +118,7 @@ def _demo(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: whether it will do, what it is, and what to do if not.
+    """One check: whether it passed, what was found, and what to do if it failed.
 
     >>> print(Finding(False, "Java", "Install one."))
     MISSING Java. Install one.
@@ -133,7 +133,7 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Look at everything penstock needs."""
+    """Check everything that penstock needs."""
     return [
         java(),
         python(),

@@ -1,7 +1,7 @@
 """Spark SQL expressions as DuckDB SQL of the same meaning and type, that of Spark 4 (ANSI).
 
-DuckDB has other meanings for many of the same words. So nothing is handed to it as it was written: each operator and
-function that is known here says what it is there, and what is not known is refused.
+DuckDB gives many of the same words other meanings. So nothing is passed to it as written: each supported operator and
+function has its own translation, and everything else is refused.
 """
 
 from __future__ import annotations

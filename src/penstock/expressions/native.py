@@ -1,5 +1,7 @@
-"""What is computed here as Spark does: comparisons of integers and texts with literals, null or not, AND; remainders;
-integers times a decimal, also compared; how often a letter is in a text; and whole numbers where a condition holds.
+"""Expressions that Arrow and NumPy compute like Spark.
+
+These are comparisons of integers and strings with literals, null checks, AND, remainders, integers times a decimal and
+comparisons of these, counts of a letter in a string, and whole numbers under a condition.
 
 Everything else goes through DuckDB, which costs a copy of the columns that it names.
 """

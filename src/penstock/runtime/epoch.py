@@ -127,8 +127,7 @@ class Epoch:
         return self._done[node]
 
     def stream(self, node: Node) -> Iterator[pa.Table]:
-        """The same, piece by piece; results without another consumer are passed on as they are computed, and not
-        kept."""
+        """The same, piece by piece; results without another consumer are not kept."""
         if node in self._done or self._uses[node] > 1:
             yield self.rows(node)
         elif isinstance(node, OperatorNode) and not node.config.finds_late:

@@ -228,8 +228,7 @@ Told = dict[str, list[dict[str, str]]]
 
 
 class _Making:
-    """Rewrites the flow: adds columns of places to those of users, and fetches missing columns where they are
-    needed."""
+    """Rewrites the flow: adds columns of places, and fetches missing columns where they are needed."""
 
     def __init__(self, late: Mapping[SourceNode, Late]) -> None:
         self.told: Told = {}

@@ -73,8 +73,7 @@ class SparkFlow(Flow):
         self._check_memory(memory)
 
     def start(self, trigger: str | None = None) -> SparkQuery:
-        """Start the flow; it runs until stopped. An epoch starts every `trigger` (1 s by default), even without
-        data."""
+        """Start the flow; it runs until stopped. An epoch starts every `trigger` (1 s), even without data."""
         every = read_trigger(trigger or _DEFAULT_TRIGGER)
         query = self._query()
         query._engine.trigger = every / 1e6

@@ -1,5 +1,4 @@
-"""Writes the rows of an epoch into segments before it is planned: those of DataFrames by a job, those of files by
-copying."""
+"""Writes the rows of an epoch into segments before it is planned: by a job for DataFrames, by copying for files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keep pages few and probes short: merge the small pages that short epochs leave, rewrite large ones half dead.
+"""Keeps pages few and probes short: merges the small pages of short epochs, and rewrites large ones that are half dead.
 
 Pages that were merged together are a run: sorted, and cut by hash so that each page could be made within the budget.
 An arrival probes the one page of a run that its hash falls into, so a run costs a probe whatever its size. Runs are

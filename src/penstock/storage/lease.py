@@ -2,12 +2,12 @@
 
     lease/<token>.json    who holds it and since when, and a heartbeat; the highest token is the valid one
 
-Whoever takes the lease creates the file with the next token, which only one process can. Tokens only grow: the file of
-the last holder stays, marked as released. A holder that was taken for dead and comes back finds a higher token than its
-own, and commits nothing any more.
+To take the lease, a process creates the file with the next token, which only one process can do. Tokens only grow: the
+file of the last holder stays, marked as released. A holder that was presumed dead and comes back finds a higher token
+than its own, and commits nothing more.
 
-A lease lapses if its holder is dead: at once if it was a process of this machine, else when its heartbeat has not moved
-for `PATIENCE` seconds while somebody watched. Clocks of two machines are never compared.
+A lease expires if its holder is dead: at once if it was a process of this machine, else when a waiting process has seen
+its heartbeat not move for `PATIENCE` seconds. Clocks of two machines are never compared.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small JSON files that are written whole or not at all, survive a power cut, and are refused if a byte changed.
+"""Small JSON files that are written atomically, survive a power cut, and are refused if a byte has changed.
 
 The last line of a record is its seal: size and checksum of what stands before it. The record's own name goes into the
 checksum, so that a record copied over another one is refused like one that was changed.

@@ -1,4 +1,4 @@
-"""A page store that keeps what several pages of a state share.
+"""A page store that does not drop what several pages of a state share.
 
 Compaction may clip a page that is too large to rewrite: the parts then share one stored batch and its marks. A join
 that is done with one part must not delete what the other still needs.

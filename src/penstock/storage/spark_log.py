@@ -1,4 +1,4 @@
-"""What Spark itself remembers of a streaming query: which rows an epoch has, in offsets and in logs of its sources.
+"""What Spark itself records about a streaming query: which rows an epoch has, in offsets and in logs of its sources.
 
     spark/offsets/n       where each source was at the end of epoch n; a source of files says only a number
     spark/sources/s/k     which files that number stands for; k.compact has those of all before it, too

@@ -1,8 +1,8 @@
 """Checkpoints: state in versions, one per epoch, each committed by a single file.
 
-A task of epoch n reads version n-1, writes new immutable pages, and stages what its shard is now. When every shard
-has, and the sinks have the epoch's rows, the driver commits ``ledger/n``. A rerun of epoch n starts again from n-1,
-by the same plan, so that it does the same; what an attempt left behind is swept later.
+A task of epoch n reads version n-1, writes new immutable pages, and stages the new state of its shard. When every shard
+has done so, and the sinks have the epoch's rows, the driver commits ``ledger/n``. A repetition of epoch n starts again
+from n-1, by the same plan, so that it does the same; leftovers of attempts are deleted later.
 
     flow.json          what the flow is: sources, operators, plans of joins, state format
     start.json         what sources promised, and operators got, at the last start
@@ -69,7 +69,7 @@ _FOLDERS = ("flow.json", "start.json", "plan", "ledger", "lease", "staged", "sta
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an epoch is about to do. Written before it runs, so that a rerun does the same."""
+    """What an epoch is about to do. Written before it runs, so that a repetition does the same."""
 
     epoch: int
     now: int
@@ -144,7 +144,7 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What an epoch left: how far each source and port has got, and the state of every shard of every operator."""
+    """The result of an epoch: the bounds of each source and port, and the state of every shard of every operator."""
 
     epoch: int = -1
     tracks: Mapping[str, Track] = field(default_factory=dict)

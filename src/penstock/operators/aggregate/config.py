@@ -106,11 +106,11 @@ class Panes:
 class WindowAggregate(ByMethod[AggregateMethod]):
     """Aggregate the rows of each window and group.
 
-    One row comes out for each window and group that has a row; landmark windows that a bound completes come out for
-    every group from its first row on, those that only the end of the stream completes for groups with a row since.
-    Null is a group like any other. Columns: those of `by`, where the window starts and ends (ends are exclusive; a
-    landmark window has no start), the aggregates. The event time of a result is ``end - 1``: the latest its rows can
-    have, so that a window over results holds what the same window over the rows would; `bounds` says what is to come.
+    One result is emitted for each window and group that has a row. Landmark windows that a bound completes are emitted
+    for every group from its first row on; those that only the end of the stream completes, for groups with a row since.
+    Null is a group like any other. Columns: those of `by`, the start and end of the window (ends are exclusive; a
+    landmark window has no start), the aggregates. The event time of a result is ``end - 1``, the latest that its rows
+    can have, so that a window over results holds what the same window over the rows would.
 
     >>> from penstock.core.windows import sliding
     >>> from penstock.operators.aggregate.functions import Count
@@ -128,8 +128,8 @@ class WindowAggregate(ByMethod[AggregateMethod]):
     start: str = "window_start"
     end: str = "window_end"
     punctuated: tuple[str, ...] = ()
-    """Columns whose groups have bounds of their own, some of `by`: port 1 then takes statements about these groups,
-    shaped as `group_bounds` says. What an epoch states takes effect when the epoch is over."""
+    """The columns of `by` whose groups have their own bounds: port 1 then takes statements about these groups, in the
+    form of `group_bounds`. The statements of an epoch take effect at its end."""
 
     methods: ClassVar[Methods[AggregateMethod]] = METHODS
 
@@ -257,8 +257,8 @@ class WindowAggregate(ByMethod[AggregateMethod]):
     def keys(self) -> tuple[str, ...]:
         """The columns whose hash places a row: a partition's rows must stay together, whatever group they are in.
 
-        Rows that are numbered as they arrive, all groups together, must be in one place; so must be all that a
-        statement about a group speaks of.
+        Rows that are numbered by arrival across all groups must be in one place; so must all rows that a statement
+        about a group covers.
         """
         if self.by_arrival:
             return ()
@@ -425,10 +425,11 @@ class WindowAggregate(ByMethod[AggregateMethod]):
 
 
 def method_by_groups(window: Window, emit: Emit, method: AggregateMethodLike) -> str | None:
-    """The method by which the windows of one group can close before those of others; None if they cannot.
+    """The method that can close the windows of one group before those of others; None if there is none.
 
-    They can where what has come out is also gone: WID holds each window of each group by itself, and a session is one
-    group's. Panes serve windows that are still open; which of a group's windows are closed is not kept.
+    It must drop a window's state when it emits the window: WID holds each window of each group separately, and a
+    session belongs to one group. Panes serve windows that are still open, and do not record which of a group's windows
+    are closed.
 
     >>> from penstock.core.windows import sliding
     >>> method_by_groups(sliding(10, 5), "final", "auto"), method_by_groups(sliding(10, 5), "final", "paned")

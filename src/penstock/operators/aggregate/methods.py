@@ -1,4 +1,4 @@
-"""The list of the methods by which sliding windows are aggregated, and what each of them says of itself."""
+"""The methods of sliding windows, and what each of them declares."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.core.methods import Methods
 
 @dataclass(frozen=True, slots=True)
 class AggregateMethod:
-    """What every method says of itself; its fields are its parameters."""
+    """What every method declares; its fields are its parameters."""
 
     takes_rows: ClassVar[bool] = False
     """Whether it needs the rows themselves, so that a host must not feed it partials."""

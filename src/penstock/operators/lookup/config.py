@@ -1,4 +1,4 @@
-"""What a lookup join is asked to do: look the rows of a stream up in a master table that is larger than memory."""
+"""The config of a lookup join: rows of a stream are looked up in a master table that may be larger than memory."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from penstock.operators.lookup.waiting import WAITING
 LookupHow = Literal["inner", "left"]
 
 PRESENT = "__present"
-"""Beside a cached row: whether the table has it. Keys that it has not are worth remembering, too."""
+"""A column beside cached rows: whether the table has the key. Missing keys are worth caching, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookupJoin(ByMethod[Stages]):
     """Join each row of a stream with the rows of `table` that have its key.
 
-    A pair comes out once iff all its keys are equal; null equals nothing. With ``how="left"`` rows that find nothing
-    come out alone. Rows come out in any order. What a row sees is the version of the table that is current when it is
-    answered. Columns: those of the stream, then those of the table but for shared keys, with `suffix` where a name is
+    A pair is emitted once iff all its keys are equal; null equals nothing. With ``how="left"``, rows without a match
+    are emitted with nulls. The order is arbitrary. A row sees the version of the table that is current when it is
+    answered. Columns: those of the stream, then those of the table except shared keys, with `suffix` if a name is
     taken. A row may wait for others that need the same part of the table, up to `max_age` of event time.
 
-    A host that cannot read the table as often as arrivals need it says so by `quota`. What is left waits for later
-    epochs, or is put aside as `shed` says; `max_age` holds for all of it and goes before the quota.
+    A host that cannot read the table as often as arrivals need sets a `quota`. The remaining rows wait for later
+    epochs, or are put aside according to `shed`; `max_age` applies to all of them and takes precedence over the quota.
     """
 
     table: TableSource
@@ -49,9 +49,9 @@ class LookupJoin(ByMethod[Stages]):
     max_age: Duration | None = None
     unit: TimeUnit = "ticks"
     version: str | None = None
-    """The version of the table to read, the newest if not given."""
+    """The version of the table to read, by default the newest."""
     quota: int | None = None
-    """How many times the table may be read in an epoch, as often as needed if not given; what is left then waits."""
+    """How many times the table may be read in an epoch, by default as often as needed; remaining rows wait."""
     shed: Shedding = field(default_factory=Shedding)
     freshness: Freshness = "snapshot"
 
@@ -91,7 +91,7 @@ class LookupJoin(ByMethod[Stages]):
 
     @property
     def elsewhere(self) -> dict[str, str]:
-        """The folders of segments of pages that are not to be kept with the others."""
+        """The folders of segments of pages that are stored elsewhere."""
         return {} if self.shed.to is None else {SHED_SEGMENT: self.shed.to}
 
     def output_columns(self, stream: RowType) -> tuple[tuple[bool, str], ...]:
@@ -160,7 +160,7 @@ class LookupJoin(ByMethod[Stages]):
         return Master(self.table, self.freshness)
 
     def reading(self, table: TableSource, version: str, quota: int | None) -> LookupJoin:
-        """The same lookup in this version of a table, which it may read so often."""
+        """The same lookup in this version of a table, with this quota of reads."""
         return replace(self, table=table, version=version, quota=quota)
 
     @property
@@ -179,7 +179,7 @@ class LookupJoin(ByMethod[Stages]):
         return frozenset({"method", "table", "max_age", "version", "quota", "shed", "freshness"})
 
     def tells(self, epochs: Sequence[Mapping[str, int]], waits: str) -> list[str]:
-        """Hits and misses, and who waits now."""
+        """Hits and misses, and the waiting rows."""
         hits, misses, reads = (sum(counts.get(name, 0) for counts in epochs) for name in ("hits", "misses", "reads"))
         read = f"the table was read {reads:,} times; {waits}"
         if not hits + misses:
@@ -208,7 +208,7 @@ def in_order_of(keys: tuple[str, ...], on: tuple[tuple[str, str], ...]) -> tuple
 
 
 def check_names(names: list[str]) -> None:
-    """Refuse names of a table's columns that are not theirs alone."""
+    """Raise an error for reserved or duplicate names of a table's columns."""
     for name in names:
         if name in (*RESERVED, PRESENT):
             raise ConfigError(f"The table's column {name!r} has a name that penstock reserves. Rename it in the table.")

@@ -1,7 +1,7 @@
-"""The front stage: a cache of single master rows that answers for the frequent keys before any back end is asked.
+"""The front stage: a cache of single master rows that answers frequent keys before any back end is asked.
 
-An entry is all rows of one key, or the knowledge that there is none, so a hit is a whole answer. Which entries are
-worth their room is told by how often they matched (`admission`).
+An entry is all rows of one key, or the fact that there are none, so a hit is a complete answer. Which entries are worth
+their room depends on how often they matched (`admission`).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ CACHED = 1
 """The kind of pages that hold cached master rows."""
 
 _BLOCKS = 8
-"""Entries come in blocks; more than so many are merged, as are those of which most have left."""
+"""Entries are in blocks; if there are more blocks than this, they are merged, as are those that are mostly empty."""
 
 _COPIES = 3
-"""Rows are offered only while there is room for so many times their bytes: they are sorted and chosen from."""
+"""Rows are offered only while there is room for this many times their bytes, to sort and select them."""
 
 _MERGED = 4
 """Blocks are merged as far as they are this part of the cache together: that much is in memory twice then."""
@@ -163,7 +163,7 @@ class FrontStage:
             self._admit(_block(rows, hashes, self.schema), first, counts[first].astype(np.float64), order[first])
 
     def offer_missing(self, keys: Sequence[pa.Array], names: Sequence[str], hashes: Hashes, counts: Indices) -> None:
-        """Offer the knowledge that the table has no such keys."""
+        """Offer the fact that the table does not have these keys."""
         given = {name: _encoded(key, self.schema.field(name).type) for name, key in zip(names, keys, strict=True)}
         columns = [given.get(f.name, pa.nulls(hashes.size, f.type)) for f in self.schema if f.name not in _OURS]
         fields = [field for field in self.schema if field.name not in _OURS]

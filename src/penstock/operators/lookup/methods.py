@@ -1,4 +1,4 @@
-"""The list of a lookup join's methods: a back end each, and the front stage that may precede any of them."""
+"""The methods of lookup joins: a back end each, and the front stage that may precede any of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.operators.lookup.admission import Policy
 
 @dataclass(frozen=True, slots=True)
 class BackMethod:
-    """What every back end says of itself; its fields are its parameters."""
+    """What every back end declares; its fields are its parameters."""
 
     reads: ClassVar[Literal["all", "keys", "partitions", "round"]] = "partitions"
     """What it reads of the table: all of it, the rows of keys, the partition of a key, or partitions in turn."""
@@ -30,7 +30,7 @@ class BackMethod:
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """What the front stage is given: its part of the memory, or a number of rows, and who gets in.
+    """The parameters of the front stage: its fraction of the memory, or a number of rows, and the admission policy.
 
     >>> Front(share=0.2).policy
     'strict'
@@ -43,10 +43,10 @@ class Front:
     adaptive: bool = True
     every: int = 10
     halve: int | None = None
-    """After so many offers frequencies are halved, by policy `decay`; as many as there are slots if not given."""
+    """Number of offers after which frequencies are halved, by policy `decay`; by default the number of slots."""
     span: int | None = None
-    """Missed keys are counted over so many misses before a back end that answers at once; 4 times the slots if not
-    given."""
+    """Number of misses over which missed keys are counted, before a back end that answers at once; by default 4 times
+    the slots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ class Stages:
         return self.back.defers
 
     def check(self, table: MasterTable) -> None:
-        """Refuse a table of which this method would find, or keep, only some of the rows of a key.
+        """Refuse a table of which this method would find, or cache, only some of the rows of a key.
 
-        INLJ asks for all rows of a key wherever they are, and to broadcast is to have all; the others have the
+        INLJ requests all rows of a key wherever they are, and a broadcast has all rows; the others have only the
         partitions that they read.
         """
         if not self.back.defers or table.clustered:
@@ -92,7 +92,7 @@ class Stages:
 
 
 class LookupMethods(Methods[Stages]):
-    """Methods by name; what stands behind a front stage is called so, whether it is listed or not.
+    """Methods by name; a back end behind a front stage has its name with a ``c`` in front, whether listed or not.
 
     >>> from penstock.operators.lookup import HybridJoin
     >>> METHODS.name_of(Stages(HybridJoin(), Front()))

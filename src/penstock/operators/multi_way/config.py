@@ -1,4 +1,4 @@
-"""What a linear multi-way join is asked to do: one key of several streams, nearness in time, and its results."""
+"""The config of a linear multi-way join: the common key of several streams, the condition on time, and its results."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ MultiJoinTime = Literal["latest", "earliest"] | int
 
 @dataclass(frozen=True, slots=True)
 class MultiJoin(ByMethod[MultiJoinMethod]):
-    """Join rows of two ports or more with equal keys of which `within` calls every two near in time.
+    """Join rows of two or more ports with equal keys if every two of them satisfy `within`.
 
-    A result has one row of each port. It comes out once iff the keys of all its rows are equal (null equals nothing,
-    NaN equals NaN) and every two of them are within `within`, the row of the smaller port number being the left one.
-    Columns: those of all ports in turn, each led by the prefix of its port.
+    A result has one row of each port. It is emitted once iff the keys of all its rows are equal (null equals nothing,
+    NaN equals NaN) and every two of them satisfy `within`, the row of the smaller port number being the left one.
+    Columns: those of all ports in turn, each with the prefix of its port.
 
     >>> from penstock.core.within import Always
     >>> join = MultiJoin(on=(("k",), ("k",), ("id",)), within=Always(), prefixes=("a_", "b_", "c_"))
@@ -44,9 +44,9 @@ class MultiJoin(ByMethod[MultiJoinMethod]):
     within: Within
     time: MultiJoinTime = "latest"
     prefixes: tuple[str, ...] = ()
-    """What the names of each port's columns are led by; nothing if not given."""
+    """The prefix of each port's columns; by default none."""
     names: tuple[str, ...] = ()
-    """What to call the ports in words; by their numbers if not given."""
+    """The names of the ports in messages; by default their numbers."""
     unit: TimeUnit = "ticks"
     method: MultiJoinMethodLike = "auto"
 
@@ -178,7 +178,7 @@ class MultiJoin(ByMethod[MultiJoinMethod]):
         return bounds.latest if self.time == "latest" else bounds.earliest
 
     def tells(self, epochs: Sequence[Mapping[str, int]], waits: str) -> list[str]:
-        """Probes per arrival, and what it took to find out that an arrival has no result."""
+        """Probes per arrival, and probes until an arrival turned out to have no result."""
 
         def total(name: str) -> int:
             return sum(counts.get(name, 0) for counts in epochs)

@@ -1,4 +1,4 @@
-"""Operators of progress: they guard, order and describe streams, and drop duplicates, by what these promise."""
+"""Operators on progress: they guard, sort and describe streams, and drop duplicates, by their bounds."""
 
 from penstock.operators.progress.describe import Describe
 from penstock.operators.progress.distinct import Distinct

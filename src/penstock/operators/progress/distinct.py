@@ -4,8 +4,8 @@ Going through the rows of a key by event time, a row is kept iff the last one ke
 rows with the same key and time at most one is kept: the one whose other columns have the smallest hash. Nulls are
 equal. So the result depends on the rows alone, not on when they arrive.
 
-Whether a row is kept is known once the bound has passed it: rows wait until then, unless a row that was kept rules
-them out on arrival. What was kept is remembered, by key and time only, until the bound is `within` past it.
+Whether a row is kept is known once the bound has passed it: rows wait until then, unless a kept row rules them out on
+arrival. Kept rows are remembered, by key and time only, until the bound is `within` past them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Region = tuple[HashRange, tuple[Time, Time]]
 
 @dataclass(frozen=True, slots=True)
 class Distinct(Operator):
-    """Keep rows of equal keys only if they are `within` or more apart; without it, drop those of the same time only.
+    """Keep rows of equal keys only if they are `within` or more apart; by default, drop only those of the same time.
 
     >>> Distinct(within=Duration.of("10 min"), unit="microseconds").steps
     600000000

@@ -1,7 +1,7 @@
-"""DupElim: lets the first of equal rows pass, however much later the others come.
+"""DupElim: passes the first of equal rows, however much later the others arrive.
 
-Rows are equal iff their keys and their times are; nulls equal nulls. What was seen is kept until the bound passes it:
-no equal row can come after that, so the state is what lies between the bound and the latest row.
+Rows are equal iff their keys and their times are; nulls equal nulls. Rows are remembered until the bound passes them:
+no equal row can arrive after that, so the state is what lies between the bound and the latest row.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _AT_ONCE = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class DupElim(Operator):
-    """Let one of equal rows pass: equal in the keys of the input and in its time (F22)."""
+    """Pass one of several equal rows: equal in the keys of the input and in its time (F22)."""
 
     on: tuple[str, ...] = ()
     """The keys of its input."""

@@ -1,7 +1,7 @@
-"""Rows that wait in pages until they may go, and then go in order of time.
+"""Rows that wait in pages until they may leave, and then leave in order of time.
 
-Operators that must give ordered output hold what came too early here. Pages are sorted by hash, as all are; what may
-go is sorted by time only then, a span of time at a time, however long or short a span it takes to fit the budget.
+Operators with ordered output hold rows that arrived too early here. Pages are sorted by hash, like all pages; rows that
+may leave are sorted by time only then, one span of time after the other, each short enough to fit the budget.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _SORTING = 40
 """Bytes that sorting one row takes besides its own."""
 
 _FINDING = 24
-"""Bytes that looking at one row takes."""
+"""Bytes that examining one row takes."""
 
 _COPIES = 3
-"""How often a row is there at once while it is gathered and sorted."""
+"""How many copies of a row exist while it is gathered and sorted."""
 
 HashRange = tuple[int, int]
 """A range of hashes, both ends included."""
@@ -125,7 +125,7 @@ class Held:
                         yield rows.take(pa.array(which[part]))
 
     def forget(self, until: Time) -> None:
-        """Let go of all rows below `until`."""
+        """Drop all rows below `until`."""
         kept = []
         for page in self.pages:
             if page.max_time < until or until == TIME_MAX:

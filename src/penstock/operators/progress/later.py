@@ -1,8 +1,8 @@
-"""Rows that leave an epoch later than they came: what made them is done with them, and what is dear follows.
+"""Rows that leave one epoch after they arrived, so that expensive steps do not delay the operator before.
 
-Every row comes out once, unchanged: in the epoch after the one in which it came, or at the end of its stream. Until
-then it waits in pages, which are state like any other. A join of several streams holds its results so, as keys, times
-and places, where they are to get their payload apart from the join (F20).
+Every row is emitted once, unchanged: in the epoch after its own, or at the end of its stream. Until then it waits in
+pages, which are state like any other. A decoupled multi-way join holds its results this way, as keys, times and places,
+until they get their payload (F20).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WAITS = 0
 
 @dataclass(frozen=True, slots=True)
 class Later(Operator):
-    """Let rows go in the epoch after the one in which they came.
+    """Emit rows in the epoch after the one in which they arrived.
 
     >>> Later().says()
     'rows leave in the epoch after the one in which they came'

@@ -1,8 +1,8 @@
-"""Sort: puts the rows of one or several streams in order of time, exactly, by their bounds.
+"""Sort: sorts the rows of one or several streams by time, exactly, by their bounds.
 
 A row leaves once the bound of every input has passed it, so no later row can come before it. Rows leave in ascending
-order of time, within an epoch and from one epoch to the next; those of the same time in no particular order. Until
-then they wait in pages. One shard does all the work: order is that of one task.
+order of time, within an epoch and from one epoch to the next; those of the same time in no particular order. Until then
+they wait in pages. One shard does all the work, because order exists only within one task.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.operators.progress.held import Held
 
 @dataclass(frozen=True, slots=True)
 class Sort(Operator):
-    """Put the rows of `inputs` streams of the same columns in order of time (F21).
+    """Sort the rows of `inputs` streams with the same columns by time (F21).
 
     >>> Sort().says(), Sort(inputs=2).says()
     ('sort by time, exact by bounds', 'merge of 2 streams by time, exact by bounds')

@@ -1,10 +1,10 @@
 """Top: the rows with the greatest values of a column in each window and group.
 
-A row comes out once its window is complete iff its value is not null and fewer than `n` rows of its window and group
-have a greater one. So rows that tie for the last place all come out, and the result depends on the rows alone. Windows
-do not overlap. Null is a group like any other; NaN is the greatest number.
+Once its window is complete, a row is emitted iff its value is not null and fewer than `n` rows of its window and group
+have a greater one. So rows that tie for the last place are all emitted, and the result depends on the rows alone.
+Windows do not overlap. Null is a group like any other; NaN is the greatest number.
 
-Rows wait in pages; of those that arrive together, and have as many greater ones among them, nothing is kept.
+Rows wait in pages; those with `n` greater rows among the rows that arrive with them are dropped at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RANKING = 256
 """Bytes that sorting, grouping and ranking one row takes besides its own."""
 
 Ties = Literal["all", "some"]
-"""Whether all rows that tie for the last place count, or so many that there are `n`."""
+"""Whether all rows that tie for the last place count, or only as many as make `n`."""
 
 Region = tuple[HashRange, tuple[Time, Time]]
 """A range of hashes and a span of time, all ends included."""
@@ -44,7 +44,7 @@ Region = tuple[HashRange, tuple[Time, Time]]
 
 @dataclass(frozen=True, slots=True)
 class Top(Operator):
-    """Keep the rows of each window and group that have fewer than `n` rows with a greater value beside them.
+    """Keep the rows of each window and group for which fewer than `n` rows have a greater value.
 
     >>> Top(on=("k",), n=3, of="v", window=sliding(10)).says()
     'top 3 of v by k in sliding(range=10, slide=10)'

@@ -1,4 +1,4 @@
-"""What a window join is asked to do: keys, nearness in time, kind of join, and what its results look like."""
+"""The config of a window join: keys, the condition on time, the kind of join, and the columns of its results."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from penstock.operators.window_join.matching import Matching
 from penstock.operators.window_join.methods import METHODS, JoinMethod, JoinMethodLike
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
-"""Which rows come out: matching pairs; with unmatched left, right or both; left rows with, or without, a match."""
+"""Which rows are emitted: matching pairs; with unmatched left, right or both; left rows with, or without, a match."""
 
 JoinTime = Literal["left", "right", "latest", "earliest"]
 """The event time of a result: that of its left row, its right row, the later or the earlier of the two."""
 
 JoinKeys = Literal["merged", "apart"]
-"""Whether keys of the same name share one column, filled by whichever row is there, or each side has its own."""
+"""Whether keys of the same name share one column, filled from whichever row exists, or each side has its own."""
 
 _HOW_ALIASES = {
     "outer": "full",
@@ -45,11 +45,11 @@ KEEPS_RIGHT: tuple[How, ...] = ("right", "full")
 
 
 Near = tuple[str, str, Band]
-"""A time column of each side, and how near to each other their times must be."""
+"""A time column of each side, and how close their times must be."""
 
 
 class OutputColumn(NamedTuple):
-    """One column of the results: the `column` of `port`; a key is taken from whichever row is there."""
+    """One column of the results: the `column` of `port`; a key is taken from whichever row exists."""
 
     name: str
     port: int
@@ -59,12 +59,12 @@ class OutputColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WindowJoin(ByMethod[JoinMethod]):
-    """Join left and right rows with equal keys that `within` calls near in time.
+    """Join left and right rows with equal keys whose times satisfy `within`.
 
-    A pair (l, r) comes out once iff all its keys are equal (null equals nothing, NaN equals NaN) and `within` holds.
-    With `how` other than inner, rows whose bound says that no partner can come any more come out alone.
-    Columns: the shared keys, the other left ones, the other right ones, with `suffix` where a name is taken. With
-    `keys` apart no key is shared: that of a missing row is null.
+    A pair (l, r) is emitted once iff all its keys are equal (null equals nothing, NaN equals NaN) and `within` holds.
+    With `how` other than inner, an unmatched row is emitted once its bound says that no partner can arrive any more.
+    Columns: the shared keys, the other left ones, the other right ones, with `suffix` if a name is taken. With `keys`
+    apart no key is shared: that of a missing row is null.
 
     >>> from penstock.core.within import band
     >>> join = WindowJoin(on=(("k", "k"),), within=band(before=5, after=5))
@@ -82,9 +82,9 @@ class WindowJoin(ByMethod[JoinMethod]):
     method: JoinMethodLike = "auto"
     keys: JoinKeys = "merged"
     near: tuple[Near, ...] = ()
-    """More times that must be near each other, where rows have several."""
+    """More times that must be close to each other, if rows have several."""
     matching: Matching | None = None
-    """What pairs must have in common instead of equal keys; `on` is then empty."""
+    """The predicate that replaces equal keys; `on` is then empty."""
 
     methods: ClassVar[Methods[JoinMethod]] = METHODS
 
@@ -167,7 +167,7 @@ class WindowJoin(ByMethod[JoinMethod]):
         return f"{self.how} join on {on} within {self.within}, time of results: {self.time}"
 
     def tells(self, epochs: Sequence[Mapping[str, int]], waits: str) -> list[str]:
-        """About which part of its pairs is out, where some are put off without a window, and whether streams drift."""
+        """The estimated fraction of its pairs that was emitted, if some are deferred, and whether streams drift."""
         last = epochs[-1] if epochs else {}
         owed, expected, drifting = (last.get(name, 0) for name in ("owed", "expected", "drifting"))
         share = f"{100 * (1 - owed / max(1, expected)):.0f} %"
@@ -193,7 +193,8 @@ class WindowJoin(ByMethod[JoinMethod]):
         return KEYED if self.matching is None else self.matching.route(port, keeps)
 
     def null_keys(self, port: int) -> NullKeys:
-        """A null matches nothing: such rows are kept only to come out alone. Without keys, all are one group."""
+        """A null matches nothing: such rows are kept only to be emitted unmatched. Without keys, all rows are one
+        group."""
         if self.matching is not None:
             return "group"
         return "spread" if self.how in (KEEPS_LEFT if port == LEFT else KEEPS_RIGHT) else "drop"
@@ -273,7 +274,7 @@ class WindowJoin(ByMethod[JoinMethod]):
 
     @property
     def defers(self) -> bool:
-        """Whether the method puts off joins: a pair of rows may then come out after the bounds of both have passed."""
+        """Whether the method defers joins: a pair may then be emitted after the bounds of both rows have passed."""
         return self.parameters.defers
 
     @property
@@ -303,7 +304,7 @@ class WindowJoin(ByMethod[JoinMethod]):
         return min([bounds.latest, *alone])
 
     def check_state(self, state: State) -> None:
-        """Rows that have not met, and results that have not left, are only for the method that holds them."""
+        """Deferred joins and held-back results can only be resumed by the method that holds them."""
         holders = {port: each.name for each in METHODS.values() for port in each.parameters.holds}
         method = METHODS.of(self.method)
         left_by = {holders.get(page.kind, "oa") for page in state.pages}
@@ -327,7 +328,7 @@ _TIMES: dict[str, tuple[str, ...]] = {
 
 
 def read_how(how: str) -> How:
-    """Read `how=` as Spark writes it: ``left_outer``, ``leftsemi`` and ``full_outer`` are known, too.
+    """Read `how=` in any of Spark's spellings, such as ``left_outer``, ``leftsemi`` and ``full_outer``.
 
     >>> read_how("left_anti")
     'anti'
@@ -359,5 +360,5 @@ def read_on(on: str | Sequence[str] | Mapping[str, str]) -> tuple[tuple[str, str
 
 
 def default_time(how: How) -> JoinTime:
-    """The event time of the results where the user does not say: the left row's, if there always is one."""
+    """The default event time of the results: the left row's, if there always is one."""
     return _TIMES[how][0]  # type: ignore[return-value]
