@@ -17,23 +17,23 @@ class Meter(Protocol):
     """Receives counts of work as it is done."""
 
     def compute(self, comparisons: int = 0, chain_nodes: int = 0) -> None:
-        """So many pairs of rows that a nested loop would compare, so many nodes of hash chains that it would walk."""
+        """Count pairs of rows that a nested loop would compare, and nodes of hash chains that it would walk."""
         ...
 
     def probe(self, pending: Indices, stored: Indices, by: Granularity) -> None:
-        """So many rows looked through so many others for partners, partition by partition (or block by block)."""
+        """Count rows that probed others for partners, partition by partition (or block by block)."""
         ...
 
     def defer(self, results: int) -> None:
-        """So many results come out after the epoch in which the later of their rows arrived."""
+        """Count results that are emitted after the epoch in which the later of their rows arrived."""
         ...
 
     def aggregate(self, updates: int = 0, panes: int = 0, partials: int = 0) -> None:
-        """So many partials of windows are updated, so many panes are read, so many of their partials."""
+        """Count updated partials of windows, panes that were read, and partials of these."""
         ...
 
     def lift(self, rows: int, partials: int) -> None:
-        """So many rows became so many partials of panes and groups."""
+        """Count rows, and the partials of panes and groups that they became."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Window aggregation: every window type over disordered streams, by windows, by panes, per group as it pays."""
+"""Window aggregation: every kind of window over disordered streams, by windows, by panes, or adaptively per group."""
 
 from penstock.operators.aggregate.adapt_wid import AdaptWid
 from penstock.operators.aggregate.baselines.buffering import Buffering

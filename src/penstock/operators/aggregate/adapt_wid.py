@@ -2,7 +2,7 @@
 
 A group of few rows is cheaper as rows, one of many as partials of its open windows. Groups start lazy, turn eager when
 their rows in open windows pass the threshold, and lazy again, at a bound, when these have become clearly fewer; the
-partials that a group leaves behind stay until their windows close. Results do not depend on who is what.
+partials of such a group stay until their windows close. Results do not depend on it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every aggregation of a shard has: lanes that rows enter, results that leave, a bound, and nothing put off."""
+"""What all aggregations of a shard share: lanes that rows enter, results that leave, a bound, and no deferred work."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STATEMENTS = 1
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What an aggregation is made of, on one shard."""
+    """What an aggregation on one shard is built from."""
 
     config: WindowAggregate
     inputs: tuple[RowType, ...]

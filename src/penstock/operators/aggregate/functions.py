@@ -161,7 +161,7 @@ class Count:
 class CountWhere(Count):
     """The same, of the rows for which the boolean column `where` is true.
 
-    Its values are null in other rows: whoever lifts rows sees to that.
+    The caller of `lift` sets its values to null in other rows.
     """
 
     where: str = ""

@@ -1,8 +1,8 @@
-"""Bounds of single groups, in pages: as many groups as there are, however little memory.
+"""Bounds of single groups, in pages: any number of groups, with little memory.
 
 A statement has the shape of a row inside an operator: the group's hash, its bound as the time, and the columns that
-make the group. Of several statements about a group the largest holds. Groups are told apart by their values as window
-aggregation tells them apart: null is a group, NaN is one, and -0.0 is 0.0.
+make the group. Of several statements about a group the largest holds. Groups are compared as in window aggregation:
+null is a group, NaN is one, and -0.0 is 0.0.
 """
 
 from __future__ import annotations

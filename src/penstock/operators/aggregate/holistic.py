@@ -1,4 +1,4 @@
-"""Exact aggregates that no partial of fixed size can give: they follow from how often each value was there.
+"""Exact aggregates that need more than a partial of fixed size: they follow from the count of each value.
 
 The table of value counts of a window is merged like any partials; only then is it finished: distinct values are its
 rows, quantiles are found along it, heavy hitters and the mode by its counts. Values come in order, nulls last.
@@ -123,7 +123,7 @@ class Quantile:
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """The value that is there most often; of several, the least."""
+    """The most frequent value; of several, the smallest."""
 
     column: str
 

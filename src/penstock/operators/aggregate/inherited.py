@@ -1,4 +1,4 @@
-"""What a method takes up from another that ran before it: panes, and rows that wait, become partials of open windows.
+"""State that a method takes over from another: panes and waiting rows become partials of open windows.
 
 That is exact, because every window is the fold of its panes. There is no way back: a finished
 window does not show which panes it was made of.

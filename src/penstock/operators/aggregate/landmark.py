@@ -1,7 +1,7 @@
 """Landmark windows: everything so far, again at every slide.
 
-A base aggregate per group, and the partials of each slide since. When windows are complete, slides are folded into
-the base in order, and every group comes out for every window from its first row on, whether it changed or not.
+A base aggregate per group, and the partials of each slide since. When windows are complete, slides are folded into the
+base in order, and every group is emitted for every window from its first row on, whether it changed or not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lanes: tables of partials that travel beside each other, and the one way in which their rows are folded.
+"""Lanes: parallel tables of partials, and how their rows are folded.
 
 A row of a lane is the partial of one group in one pane or window, whose number stands where pages keep their time.
 The main lane has one row per number and group and all bounded functions. A value lane also has the value among its

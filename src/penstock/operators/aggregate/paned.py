@@ -1,4 +1,4 @@
-"""Paned-WID: rows are aggregated once, by pane; windows are put together from panes (PLQ and WLQ).
+"""Paned-WID: rows are aggregated once, by pane; windows are assembled from panes (PLQ and WLQ).
 
 Panes are the largest pieces that every window is made of. Few partials are simply merged window by window. Many are
 kept on two stacks that all groups share: the panes of the old block as aggregates of what is left of them (suffixes),

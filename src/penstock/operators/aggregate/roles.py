@@ -1,7 +1,7 @@
 """What the pages of an aggregation of sliding windows hold: a page's kind tells its role and its lane.
 
-The methods share their roles, so that one can see what another has left, and take it up: panes and rows that wait can
-be made into windows, windows into nothing else.
+The methods share their roles, so that one can take over the state of another: panes and waiting rows can be turned into
+windows, windows into nothing else.
 """
 
 from __future__ import annotations

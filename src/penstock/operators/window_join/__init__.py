@@ -1,4 +1,4 @@
-"""Joins of two streams whose rows must be near in time: one config, one module per algorithm."""
+"""Joins of two streams whose rows must be close in time: one config, one module per algorithm."""
 
 from penstock.operators.window_join.ah_ewj import AHEWJoin
 from penstock.operators.window_join.config import LEFT_ONLY, How, JoinKeys, JoinTime, Near, WindowJoin

@@ -1,8 +1,8 @@
-"""Adaptive Hash-partitioned EWJ (AH-EWJ): EWJ by partitions, with memory that goes where it yields most.
+"""Adaptive Hash-partitioned EWJ (AH-EWJ): EWJ by partitions, with memory where it yields most.
 
-Rows wait for a full block of their partition before they meet the other stream's. The recent memory is one for both
-streams and moves to the slower one, whose rows are met by more arrivals. What leaves it is the least productive
-partition's oldest block; blocks are written in trains, partition by partition, so that the disk sees long sequential
+Rows wait for a full block of their partition before they meet the other stream's blocks. Both streams share the recent
+memory, which shifts to the slower one, whose rows are met by more arrivals. The oldest block of the least productive
+partition leaves it first; blocks are written in trains, partition by partition, so that the disk sees long sequential
 writes and blocks stay nearly in the order of their birth.
 """
 

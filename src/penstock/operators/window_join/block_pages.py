@@ -1,4 +1,4 @@
-"""The blocks of a window on disk: pages, and beside them who has met a partner and when rows were born."""
+"""The blocks of a window on disk: pages, which of their rows have met a partner, and when rows were born."""
 
 from __future__ import annotations
 

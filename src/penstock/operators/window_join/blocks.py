@@ -1,4 +1,4 @@
-"""What is known of the blocks of a window, whether in memory or on disk."""
+"""What is known about the blocks of a window, in memory or on disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.operators.window_join.stays import FOREVER
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """A block's place in the world; what changes with every join is in its table's arrays, at `number`."""
+    """Where a block is; what changes with every join is in its table's arrays, at `number`."""
 
     number: int
     partition: int
@@ -36,8 +36,8 @@ class Block:
 class BlockTable:
     """Blocks by number, and arrays over all of them.
 
-    `settled` and `newest` are ticks: up to which births are settled, and the latest birth; `first` and `last` times;
-    rows below `floor` have left; `alive` and `resident` say whether a block is there, and in memory.
+    `settled` and `newest` are ticks: the last settled birth, and the latest birth; `first` and `last` are times; rows
+    below `floor` have left; `alive` and `resident` say whether a block exists, and is in memory.
     """
 
     def __init__(self) -> None:

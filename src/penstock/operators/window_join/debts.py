@@ -1,4 +1,4 @@
-"""How joins that were put off are made up for: rows meet the blocks on disk that they owe a join to."""
+"""How deferred joins are done: rows meet the blocks on disk that they owe a join to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _READ_TOGETHER = 8192
 
 
 class Collector:
-    """Reads blocks, some at a time, and lets the rows meet that owe each other a join. It settles nobody."""
+    """Reads blocks, some at a time, and joins the rows that owe each other a join. It does not mark rows as settled."""
 
     def __init__(self, pairing: Pairing, budget: Budget, meter: Meter, chunk: int) -> None:
         self._pairing = pairing

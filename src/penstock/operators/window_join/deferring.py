@@ -1,10 +1,10 @@
-"""What EWJ, AH-EWJ and RPWJ have in common: windows in blocks, joins put off, and nothing lost or doubled by it.
+"""What EWJ, AH-EWJ and RPWJ have in common: windows in blocks, and deferred joins without lost or duplicate results.
 
-A row is born when it meets the other stream's blocks in memory; what is on disk it meets later, when its stream
-*settles*: one pass over the other's disk for all the fresh rows at once. Rows at the edge of their window never leave
-before their last join: fresh ones are settled first, and those that fresh ones of the other stream owe a join meet
-them on the way out. So the bound of either stream holds for results as it does for OA-Join; only the moment at which a
-pair comes out differs.
+A row is born when it meets the other stream's blocks in memory; it meets those on disk later, when its stream
+*settles*: one pass over the other's disk for all fresh rows at once. Rows at the edge of their window never leave
+before their last join: fresh ones are settled first, and rows to which fresh ones of the other stream owe a join meet
+them on the way out. So the bounds of both streams hold for results as with OA-Join; only the moment at which a pair is
+emitted differs.
 
 The algorithms differ in what stays in memory, in what order blocks are written, and when to settle.
 """
@@ -50,7 +50,7 @@ _MATCHING = 112
 
 
 class DeferringJoin(abc.ABC):
-    """A window join on one shard that puts off the joins with what is on disk."""
+    """A window join on one shard that defers joins with blocks on disk."""
 
     granularity: Granularity = "tuple"
     """How finely arrivals look for partners in memory."""

@@ -1,4 +1,4 @@
-"""Exact Window Join (EWJ): a window beyond memory, its fresh blocks joined with the disk in one sequential pass.
+"""Exact Window Join (EWJ): a window larger than memory, whose fresh blocks join the disk in one sequential pass.
 
 Each arrival meets what is in memory. When the fresh blocks of a stream fill their part of the recent segment they are
 appended to disk together (a mature dump) and meet the other stream's disk; a recent block leaves memory only after

@@ -1,4 +1,4 @@
-"""From a method that puts joins off to one that does not: what is owed is joined, and plain pages are left."""
+"""From a method that defers joins to one that does not: deferred joins are done, and plain pages are left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.operators.window_join.slabs import Slab
 
 
 class Handover(DeferringJoin):
-    """Another method's state, taken up without a place in memory, so that all that is owed is settled at once."""
+    """Another method's state, resumed without memory, so that all deferred joins are done at once."""
 
     def __init__(
         self, config: WindowJoin, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State

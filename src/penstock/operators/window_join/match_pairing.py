@@ -1,4 +1,4 @@
-"""Lets two batches meet as a join asks: by equal keys, or by a predicate."""
+"""Pairs the rows of two batches by equal keys, or by a predicate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pairing_of(config: WindowJoin, inputs: tuple[RowType, ...], budget: Budget) 
 
 
 class MatchPairing(Pairing):
-    """Lets batches meet whose rows are matched by a predicate."""
+    """Pairs the rows of batches by a predicate."""
 
     def __init__(self, config: WindowJoin, inputs: tuple[RowType, ...], budget: Budget, by: Matching) -> None:
         super().__init__(config, inputs, budget)

@@ -1,6 +1,6 @@
-"""What pairs of a join have in common where it is not equal keys: one protocol, whatever the predicate.
+"""Join conditions other than equal keys: one protocol for all predicates.
 
-A predicate says which columns it looks at, where rows are sent, which rows can match at all, and which pairs do. The
+A predicate says which columns it reads, where rows are sent, which rows can match at all, and which pairs do. The
 rest – times, marks, memory, results – is the same as for keys (`match_pairing`).
 """
 
@@ -19,7 +19,7 @@ from penstock.kernels.equal import Mask
 
 
 class Looked(NamedTuple):
-    """Rows as a predicate sees them: their hashes, ascending, and the columns that it looks at."""
+    """Rows as a predicate sees them: their hashes, ascending, and the columns that it reads."""
 
     hashes: Hashes
     columns: Sequence[pa.Array]

@@ -1,8 +1,8 @@
 """Order-agnostic window join (OA-Join): matches as rows arrive, purges as inputs progress.
 
-A pair (l, r) comes out once iff the keys are equal and the reach of one row holds the time of the other. Rows may
-arrive in any order; a row leaves state when no row that can still arrive would match it. A row that must come out
-alone does so when it leaves without a match.
+A pair (l, r) is emitted once iff the keys are equal and the reach of one row holds the time of the other. Rows may
+arrive in any order; a row leaves state when no row that can still arrive would match it. An outer join emits an
+unmatched row when it leaves.
 """
 
 from __future__ import annotations

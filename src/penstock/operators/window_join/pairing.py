@@ -1,6 +1,6 @@
-"""Pairs of rows of two batches: found, verified, marked as met, and put together into results.
+"""Pairs of rows of two batches: found, verified, marked as met, and combined into results.
 
-Every window join, whenever and wherever it lets two batches meet, does it here.
+All window joins use this, whenever they join two batches.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MANY = 4
 
 
 class Pairing:
-    """Lets batches of the two ports of one join meet; output comes in chunks that fit the budget."""
+    """Joins batches of the two ports of one join; output comes in chunks that fit the budget."""
 
     def __init__(self, config: WindowJoin, inputs: tuple[RowType, ...], budget: Budget) -> None:
         self.reach = config.within.reach(config.unit)
@@ -164,7 +164,7 @@ class Pairing:
 
 
 class OneWay(Pairing):
-    """Always looks mine up in theirs, so that pairs come in the order in which mine are, whatever that is."""
+    """Always probes theirs with mine, so that pairs are in the order of mine."""
 
     def _pairs(self, port: int, mine: pa.RecordBatch, theirs: pa.RecordBatch) -> Iterator[tuple[Indices, Indices]]:
         if mine.num_rows and theirs.num_rows:

@@ -1,4 +1,4 @@
-"""What RPWJ has yet to join, by partition: where its blocks are, and what a join of them would yield and take."""
+"""The deferred joins of RPWJ by partition: where the blocks are, and the yield and cost of joining them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PartitionBlocks:
 
 
 class Task(NamedTuple):
-    """A join of one partition that was put off: of the memory of `port` with the other's disk, or of both disks."""
+    """A deferred join of one partition: of the memory of `port` with the other's disk, or of both disks."""
 
     kind: Literal["md", "dd"]
     port: int
@@ -53,7 +53,7 @@ class Task(NamedTuple):
 
 
 class Tasks:
-    """Which tasks there are, the pairs that each would join (Er), and the seconds it would take (Et)."""
+    """The tasks, the pairs that each would join (Er), and the seconds that it would take (Et)."""
 
     def __init__(self, settings: Rpwj, blocks: PartitionBlocks) -> None:
         self._settings = settings

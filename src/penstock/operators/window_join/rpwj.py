@@ -1,9 +1,9 @@
 """Rate-based Progressive Window Join (RPWJ): hash partitions that are flushed whole, and joined from disk when idle.
 
 Arrivals meet their partition's rows in memory. When memory is full, the partitions that the other stream's arrivals
-want least are flushed, joined or not. What was not is made up for by tasks: memory with disk (md) and disk with disk
-(dd), the one with the most expected results per second first when nothing arrives, and all of them at each slide,
-before rows leave their window. The baseline that AH-EWJ is measured against.
+need least are flushed, joined or not. Missed joins are done by tasks: memory with disk (md) and disk with disk (dd),
+the one with the most expected results per second first when nothing arrives, and all of them at each slide, before rows
+leave their window. This is the baseline for AH-EWJ.
 """
 
 from __future__ import annotations

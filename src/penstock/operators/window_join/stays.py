@@ -1,4 +1,4 @@
-"""When blocks were in memory to be met. A block is met by whoever is born during one of its stays, ticks from … to …"""
+"""When blocks were in memory. A block is met by all rows born during one of its stays, which are ranges of ticks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that leave their window meet what they must before: nobody can later."""
+"""Rows that leave their window first do their remaining joins, because it is impossible later."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.operators.window_join.window import Window
 
 
 class WayOut:
-    """What the rows of blocks below an edge do before they go."""
+    """The last joins of the rows of blocks below an edge."""
 
     def __init__(
         self,

@@ -1,10 +1,10 @@
 """One stream's window in blocks: which of them are in memory, which on disk, and which joins they still owe.
 
 A block is a page whose rows have met the same rows of the other stream. Every row is *born* at a tick: it meets the
-blocks of the other stream that are in memory then. It owes a join to those that are not, until it is *settled*. A
-block in memory is met by whoever is born during its *stay*. So a pair is owed iff the younger row is not settled and
-was born outside the stays of the older one's block. That is all that must be known to join every pair exactly once,
-whatever is written, read and thrown out of memory in between, and it is small enough to be kept with the pages.
+blocks of the other stream that are in memory then. It owes a join to those that are not, until it is *settled*. A block
+in memory is met by all rows born during its *stay*. So a pair is owed iff the younger row is not settled and was born
+outside the stays of the older one's block. That is all it takes to join every pair exactly once, whatever is written,
+read and evicted in between, and it is small enough to be stored with the pages.
 
 The source keeps the same knowledge as block numbers (minBN, E, residency spans) and timestamps (ATS, DTS, last md, last
 dd); ticks say it once for all its algorithms, and survive a change of shards: numbers from different shards never meet.
@@ -30,7 +30,7 @@ from penstock.operators.window_join.stays import FOREVER, Stays
 
 
 class Window(BlockTable):
-    """The blocks of one port: how they come, stay in memory, leave it, and go."""
+    """The blocks of one port: how they are created, stay in memory, leave it, and expire."""
 
     def __init__(
         self, port: int, store: PageStore, budget: Budget, keeps: bool, row: int | None, partitions: int = 1

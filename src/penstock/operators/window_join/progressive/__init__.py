@@ -1,1 +1,1 @@
-"""Joins without a window: every pair ever, with the rows in memory that bring most results."""
+"""Joins without a window: every pair ever, with the most productive rows in memory."""

@@ -11,7 +11,7 @@ from penstock.core.pages import Page, PageStore, names_of
 
 
 class CountedPages:
-    """Passes everything on to `store`, and a drop only when nobody uses the name any more.
+    """Passes everything on to `store`, but a drop only when the name is no longer used.
 
     >>> from penstock.core.budget import Budget
     >>> from penstock.storage.memory import MemoryPages

@@ -1,9 +1,9 @@
-"""How keys are cut into partitions: by their hashes, for good or anew when partitions have become uneven (E6).
+"""How keys are cut into partitions by hash: once, or again when partitions have become uneven (E6).
 
-The source leaves open how partitions should follow streams that change. Here keys are in 1,024 buckets by their hashes,
-and a partition is some buckets. How many rows came to each bucket is counted, with what came before an epoch halved at
-its end; when the largest partition has got much more than its part, buckets are dealt out anew, the fullest first, each
-to the partition that has least. A bucket is never cut: one as full as several partitions fills one by itself.
+The literature leaves open how partitions should follow streams that change. Here keys are hashed into 1,024 buckets,
+and a partition is a set of buckets. The rows of each bucket are counted, and the counts halved at the end of each
+epoch; when the largest partition has much more than its share, buckets are redistributed, the fullest first, each to
+the partition with the fewest rows. A bucket is never split: one as full as several partitions fills one alone.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Loads = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Which partition each bucket is of; by default a hash modulo their number.
+    """The partition of each bucket; by default a hash modulo their number.
 
     >>> Cut(4).of(np.array([5, 6], np.uint64)).tolist()
     [1, 2]

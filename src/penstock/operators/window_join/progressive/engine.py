@@ -1,10 +1,10 @@
-"""Progressive join: every pair ever, exactly once, and first those of the rows in memory (spec §2.1).
+"""Progressive join: every pair ever, exactly once, and those of the rows in memory first (spec §2.1).
 
-Active: arrivals probe what is in memory on the other side; when memory is full, a policy says what leaves it.
-Blocked: in epochs that bring no rows, what is on disk meets what is in memory, then what is on disk on the other side.
-Clean-up: at the end of both streams the rest of the pairs come out, and rows that nobody met. Which pairs have met
-follows from when rows came, left and met others (`met`); that is kept with the pages, so that state can be cut, merged
-and moved as they are.
+Active: arrivals probe the rows in memory on the other side; when memory is full, a policy decides what leaves it.
+Blocked: in epochs without rows, pages on disk meet the rows in memory, then the disk of the other side. Clean-up: at
+the end of both streams the remaining pairs are emitted, and the unmatched rows. Which pairs have met follows from when
+rows arrived, left and met others (`met`); that is stored with the pages, so that state can be split, merged and moved
+like them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many pairs the rows of both sides have in all, those among them that have yet to come out: an estimate.
+"""An estimate of how many pairs the rows of both sides have, including those not yet emitted.
 
 Rows of either side are counted by bucket of their hashes. Pairs of equal keys are in the same bucket, and of the pairs
 of different keys one in as many as there are buckets is, by chance. So the sum S over the buckets of (rows of the one
@@ -6,9 +6,9 @@ side × rows of the other) exceeds the number of pairs P by (L·R − P) / B on 
 
     P ≈ (B·S − L·R) / (B − 1)
 
-It depends on what came and not on what has met, hence on no policy, and holds for any skew; its standard error is about
-√(sum of squared counts of the one side × of the other / B), 3 % where both sides are skewed alike. Whenever it is known
-that all rows have met, what has come out takes the place of the estimate, which from then on is added to it.
+It depends on the arrivals and not on what has met, hence on no policy, and holds for any skew; its standard error is
+about √(sum of squared counts of the one side × of the other / B), 3 % if both sides are skewed alike. Whenever all rows
+are known to have met, the actual number of results replaces the estimate, and later estimates are added to it.
 """
 
 from __future__ import annotations

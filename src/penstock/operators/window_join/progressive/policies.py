@@ -1,8 +1,8 @@
 """Policies of a join without a window: which rows leave memory when it is full.
 
-A policy is told what arrives, what leaves, and how many results each partition of either side has had *as the one that
-was probed*: a row that finds three partners in a partition is three results of that partition, not of its own. It ranks
-the partitions of both sides together, those to leave first; equal scores go left before right, then by number. The
+A policy counts what arrives, what leaves, and how many results each partition of either side has had *as the one that
+was probed*: a row that finds three partners in a partition adds three results to that partition, not to its own. It
+ranks the partitions of both sides together, those to leave first; ties go left before right, then by number. The
 engine and the lab's simulation run the same classes.
 """
 
@@ -36,7 +36,7 @@ class Victim(NamedTuple):
 
 
 class Policy(abc.ABC):
-    """Counts what happens to the partitions of both sides, and says which rows leave memory.
+    """Counts events of the partitions of both sides, and decides which rows leave memory.
 
     `arrived`, `resident` and `results` are arrays of two rows, one for each port, with a column for each partition.
     """

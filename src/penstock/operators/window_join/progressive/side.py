@@ -1,4 +1,4 @@
-"""One side of a join without a window: the rows in memory, by partition, and the pages of those that have left."""
+"""One side of a join without a window: the rows in memory, by partition, and the pages of flushed rows."""
 
 from __future__ import annotations
 
