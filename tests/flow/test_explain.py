@@ -42,8 +42,8 @@ def test_explain_says_what_each_operator_does_by_which_method_and_why(capsys):
         "      source orders by t: 2 rows (0 late), bound end",
         "    source paid by t: 2 rows (1 late), bound end",
         "memory: exactly once, late rows of orders, paid",
-        "source orders promises rows in order of time; bounds that count: each for pay",
-        "source paid promises nothing before it ends; bounds that count: each for pay",
+        "source orders promises rows in order of time; bounds used: all by pay",
+        "source paid promises nothing before it ends; bounds used: all by pay",
     ]
 
 
@@ -103,9 +103,9 @@ def test_f23_explain_says_what_a_source_promises_and_which_of_its_bounds_count_f
     lines = flow.run().explain().splitlines()
     assert lines[-2:] == [
         "source a promises that no row comes more than 30 s after a later one, and holds nothing back once silent for "
-        "1 min; bounds that count: every 5 s for fast, every 1 h from 20 min on for slow, each for last",
-        "source b promises that no row comes more than 1,000 rows after a later one; bounds that count: every 5 s for "
-        "fast, every 1 h from 20 min on for slow",
+        "1 min; bounds used: every 5 s by fast, every 1 h from 20 min on by slow, all by last",
+        "source b promises that no row comes more than 1,000 rows after a later one; bounds used: every 5 s by "
+        "fast, every 1 h from 20 min on by slow",
     ]
 
 

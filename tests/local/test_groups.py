@@ -188,7 +188,7 @@ def test_explain_says_who_speaks_of_groups_and_who_closes_by_it(window, capsys):
     assert "the windows of each sensor close once its own bound has passed them, independently of the others" in text
     assert "guard0: rows below the bound of their own sensor are late" in text
     assert "source s by t, punctuated for each sensor" in text
-    assert "source s promises the bounds in its column done, for each sensor; bounds that count:" in text
+    assert "source s promises the bounds in its column done, for each sensor; bounds used:" in text
     assert "for window1" in text.splitlines()[-1]
 
 

@@ -69,8 +69,8 @@ def _uses(source: SourceNode, operators: Sequence[OperatorNode]) -> str:
     if not consumers:
         return "no operator waits for its bounds"
     coarse = {node: describe(node) for node in consumers}
-    told = [f"{said or 'each'} for {node.name}" for node, said in coarse.items()]
-    return f"bounds that count: {', '.join(told)}"
+    told = [f"{said or 'all'} by {node.name}" for node, said in coarse.items()]
+    return f"bounds used: {', '.join(told)}"
 
 
 def _leads(source: SourceNode, node: Node) -> bool:
