@@ -189,7 +189,7 @@ def test_explain_says_who_speaks_of_groups_and_who_closes_by_it(window, capsys):
     assert "guard0: rows below the bound of their own sensor are late" in text
     assert "source s by t, punctuated for each sensor" in text
     assert "source s promises the bounds in its column done, for each sensor; bounds used:" in text
-    assert "for window1" in text.splitlines()[-1]
+    assert "by window1" in text.splitlines()[-1]
 
 
 moments = st.integers(-5, 30)
