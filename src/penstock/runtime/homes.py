@@ -54,8 +54,10 @@ class Homes:
             partials = sum(out[node] for node in self._partials(source))
             if not in_driver and together:
                 pilot.room = min(pilot.room, _LESS * together)
-            beside = together - brought[source.name]
+            # One after the other: two sources that fit alone may not fit together.
+            beside = math.fsum(size for name, size in brought.items() if name != source.name)
             pilot.learn(rows[source.name], partials, sum(out.values()) - partials, beside)
+            brought[source.name] = pilot.brings
 
     def _met(self, source: SourceNode) -> list[OperatorNode]:
         return _met(source, self._operators)
