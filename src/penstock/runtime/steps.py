@@ -97,14 +97,19 @@ class Fetch:
         if not left:
             yield rows
             return
+        bare = _bare(rows, left)
         if rows.num_rows > _FEW:
             replaced = [name for each in left if not rows.column(each.row).null_count for name, _ in each.columns]
-            rows = rows.drop_columns(replaced).take(pa.array(_order(rows, left)))
+            order = _order(rows, left, bare)
+            rows, bare = rows.drop_columns(replaced).take(pa.array(order)), bare[order]
+        # Rows of one part have all left a payload behind, or none has: to put both together takes longer.
+        edges = [*np.flatnonzero(np.diff(bare)) + 1, rows.num_rows] if rows.num_rows > _FEW else [rows.num_rows]
         start = 0
-        while start < rows.num_rows:
-            part = rows.slice(start, self._fit(rows, size))
-            start += part.num_rows
-            yield part
+        for end in edges:
+            while start < end:
+                part = rows.slice(start, min(self._fit(rows, size), end - start))
+                start += part.num_rows
+                yield part
 
     def units(self, rows: pa.Table) -> list[tuple[Fetched, int]]:
         """The units that the payload of some rows is in, those of the source with most payload first."""
@@ -162,7 +167,17 @@ def _fetched(rows: pa.Table, what: Fetched, size: int) -> dict[str, pa.Array | p
     return columns
 
 
-def _order(rows: pa.Table, fetched: Sequence[Fetched]) -> Indices:
+def _bare(rows: pa.Table, fetched: Sequence[Fetched]) -> Indices:
+    """Which payload each row has brought, a bit for each source."""
+    bits = np.zeros(rows.num_rows, np.int64)
+    for number, each in enumerate(fetched):
+        places = rows.column(each.row)
+        if places.null_count:
+            bits |= places.is_null().to_numpy().astype(np.int64) << number
+    return bits
+
+
+def _order(rows: pa.Table, fetched: Sequence[Fetched], bare: Indices) -> Indices:
     """An order in which payload is found fast: by units, and in those of the source with most of it by their rows.
 
     Where rows of a unit are found only in their order, it is that of this source alone.
@@ -170,8 +185,8 @@ def _order(rows: pa.Table, fetched: Sequence[Fetched]) -> Indices:
     places = [_filled(rows.column(each.row)) for each in fetched]
     paths = [[path for _, path in each.columns] for each in fetched]
     if not all(each.home.in_any_order(*some) for each, *some in zip(fetched, places, paths, strict=True)):
-        return np.argsort(places[-1])
-    combined, count = np.zeros(rows.num_rows, np.int64), 1
+        return np.lexsort((places[-1], bare)) if bare.any() else np.argsort(places[-1])
+    combined, count = bare.copy(), int(bare.max()) + 1
     for some in reversed(places):
         units = unit_of(some)
         first, last = int(units.min()), int(units.max())
