@@ -76,6 +76,23 @@ def test_rows_get_their_payload_in_parts_of_any_size(case, size):
     assert len(pieces) > 5 or size > 20_000
 
 
+def test_a_source_whose_rows_brought_all_does_not_make_parts_small(case):
+    fetch, rows, _ = case
+    rows = rows.set_column(4, "at b", pa.nulls(rows.num_rows, pa.int64()))
+    rows = rows.set_column(2, "b", pa.array([f"own {n}" for n in range(rows.num_rows)]))
+    pieces = list(fetch.pieces(rows, 10_000_000))
+    assert [piece.num_rows for piece in pieces] == [64, rows.num_rows - 64]
+    assert all(own == f"own {n}" for n, _, own, _ in counted(pieces))
+
+
+def test_rows_of_a_part_have_all_left_their_payload_behind_or_none_has(case):
+    fetch, rows, expected = case
+    list(fetch.pieces(rows, 10_000_000))
+    parts = list(fetch.parts(rows, 10_000_000))
+    assert sorted({part.column("at b").null_count for part in parts}) == [0, max(p.num_rows for p in parts[1:])]
+    assert counted([fetch.whole(part) for part in parts]) == expected
+
+
 @pytest.mark.parametrize("threads", [2, 5])
 def test_threads_fetch_the_same(case, threads):
     fetch, rows, expected = case

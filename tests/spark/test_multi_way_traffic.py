@@ -154,8 +154,8 @@ def test_f18_a_switch_in_mid_stream_changes_no_result_and_the_bytes_of_the_next_
     for number, tables in enumerate(visits.epochs(20)):
         for name, rows in tables.items():
             measured.add(tmp_path / name, number, rows)
-    # As many epochs are over as shuffles were looked at after.
-    monkeypatch.setattr(HomePilot, "late", property(lambda _: [*late, True][len(counting.shuffled)]))
+    # As many epochs are over as shuffles were looked at after; the end of the streams is the last one.
+    monkeypatch.setattr(HomePilot, "late", property(lambda _: [*late, True, True][len(counting.shuffled)]))
     flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="64 MB", shards=2)
     streams = {name: flow.parquet(tmp_path / name, time="t", name=name, max_files=1) for name in "vup"}
     out = flow.join(**streams, on=list(ON), plan=PLAN, materialize="auto").to_memory()

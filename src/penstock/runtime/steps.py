@@ -107,7 +107,7 @@ class Fetch:
         start = 0
         for end in edges:
             while start < end:
-                part = rows.slice(start, min(self._fit(rows, size), end - start))
+                part = rows.slice(start, min(_fit(rows, left, size), end - start))
                 start += part.num_rows
                 yield part
 
@@ -119,14 +119,6 @@ class Fetch:
             first = int(numbers.min()) if len(numbers) else 0
             found += [(each, first + int(number)) for number in np.flatnonzero(np.bincount(numbers - first))]
         return found
-
-    def _fit(self, rows: pa.Table, size: int) -> int:
-        """How many rows may be fetched at a time: few, until it is known how wide they are."""
-        widths = [each.home.width([path for _, path in each.columns]) for each in self.fetched]
-        known = sum(width for width in widths if width is not None)
-        if None in widths:
-            return _FEW
-        return max(_FEWEST, int(size / (known + rows.nbytes / rows.num_rows + 1)))
 
 
 def fetched_ahead(fetch: Fetch, tables: Iterator[pa.Table], size: int, threads: int) -> Iterator[pa.Table]:
@@ -165,6 +157,15 @@ def _fetched(rows: pa.Table, what: Fetched, size: int) -> dict[str, pa.Array | p
         for name, array in columns.items():
             columns[name] = pc.if_else(pa.array(valid), array.take(where), rows.column(name))
     return columns
+
+
+def _fit(rows: pa.Table, fetched: Sequence[Fetched], size: int) -> int:
+    """How many rows may be fetched at a time: few, until it is known how wide they are."""
+    widths = [each.home.width([path for _, path in each.columns]) for each in fetched]
+    known = sum(width for width in widths if width is not None)
+    if None in widths:
+        return _FEW
+    return max(_FEWEST, int(size / (known + rows.nbytes / rows.num_rows + 1)))
 
 
 def _bare(rows: pa.Table, fetched: Sequence[Fetched]) -> Indices:
