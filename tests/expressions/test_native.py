@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from sqlglot import parse_one
 
 from penstock.core.errors import FlowError
 from penstock.expressions import evaluate, native
+from penstock.sql.dialect import Spark4
 
 LEAST = -(2**63)
 
@@ -128,3 +130,48 @@ def test_other_lengths_are_left_to_duckdb(monkeypatch):
     asked = ["replace(x, 'c', 'd')", "replace(y, 'c', '')", "replace(x, '', '')", "replace(x, 'bc', '')"]
     made = evaluate.select(rows, [f"length(x) - length({less}) AS r{n}" for n, less in enumerate(asked)])
     assert [column[0].as_py() for column in made.columns] == [0, 3, 0, 2]
+
+
+SUMS = ["n + 1", "n - k", "2 * n", "n * k - 7", "(n + k) % 10", "n * 16777216 - unix_micros(at) % 10000000", "-3 - n"]
+AT = pa.timestamp("us", "UTC")
+
+
+@given(
+    st.lists(st.tuples(*[st.none() | st.integers(-(2**30), 2**30)] * 3)),
+    st.sampled_from([*SUMS, "n > k", "n = 3", "n <= k AND k <> 2", "n IS NULL"]),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_computed_of_whole_numbers_is_what_duckdb_gives(by_duckdb, numbers, text):
+    n, k, at = ([row[place] for row in numbers] for place in range(3))
+    rows = pa.table({"n": pa.array(n, pa.int64()), "k": pa.array(k, pa.int64()), "at": pa.array(at, AT)})
+    asked = [f"{text} AS r"]
+    assert evaluate.select(rows, asked) == by_duckdb(rows, asked)
+
+
+@pytest.mark.parametrize("text", ["n + 1", "2 * n", "k - n", "n * k", "(n + 1) % 7"])
+def test_a_sum_that_does_not_fit_is_the_error_that_duckdb_tells(text):
+    rows = pa.table({"n": pa.array([2**63 - 1]), "k": pa.array([-5])})
+    with pytest.raises(FlowError, match=r"verflow|out of range"):
+        evaluate.select(rows, [f"{text} AS r"])
+
+
+@pytest.mark.parametrize("text", ["i + 1", "i * n", "unix_micros(local)", "n / 2", "n + 0.5"])
+def test_other_sums_are_left_to_duckdb(text):
+    columns = pa.schema({"n": pa.int64(), "i": pa.int32(), "local": pa.timestamp("us")})
+    assert native.value(parse_one(text, read=Spark4), columns, lambda parts: (parts[0], ())) is None
+
+
+@given(
+    st.lists(st.tuples(*[st.none() | st.integers(-3, 3)] * 2)),
+    st.sampled_from(["=", "<>", "<", "<=", ">", ">="]),
+    st.sampled_from([pa.int64(), pa.int8(), AT, pa.timestamp("us"), pa.date32(), pa.string()]),
+)
+def test_columns_are_compared_as_duckdb_does(pairs, sign, kind):
+    given = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+    a, b = (pa.array([pair[side] for pair in pairs], given).cast(kind) for side in (0, 1))
+    rows = pa.table({"a": a, "b": b})
+    sides = ({"x": "a"}, {"y": "b"})
+    expected = evaluate.where(rows, f"a {sign} b OR false")
+    assert evaluate.where(rows, f"a {sign} b") == expected
+    assert evaluate.where_pairs(rows, f"l.x {sign} r.y", sides) == expected
+    assert evaluate.where_pairs(rows, f"l.x {sign} r.y OR false", sides) == expected

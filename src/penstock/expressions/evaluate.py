@@ -11,7 +11,7 @@ import atexit
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -86,8 +86,10 @@ def held(rows: View, condition: str) -> View:
 
 def where_pairs(rows: pa.Table, condition: str, sides: Sides) -> pa.Table:
     """The pairs for which `condition` over ``l`` and ``r`` holds; `sides` says which columns those names are."""
-    columns = _Columns(rows.schema)
-    test = columns.condition(condition, _of_pairs(sides))
+    known = tuple(tuple(side.items()) for side in sides)
+    columns, test = _tested_pairs(rows.schema, condition, (known[0], known[1]))
+    if test.native is not None:
+        return rows.filter(test.native(View.of(rows)))
     return rows.filter(_truth(_run(View.of(rows), columns, [test], [condition]).column(0)))
 
 
@@ -412,6 +414,24 @@ def _tested(columns: pa.Schema, written: str) -> tuple[_Columns, _Computed]:
     return known, replace(test, repeated=known.repeated(tree), native=native.condition(tree, columns, known.place))
 
 
+_Named = tuple[tuple[str, str], ...]
+"""What a condition on pairs may call the columns of a side."""
+
+
+@lru_cache(maxsize=256)
+def _tested_pairs(columns: pa.Schema, written: str, sides: tuple[_Named, _Named]) -> tuple[_Columns, _Computed]:
+    """A condition on pairs, and how Arrow computes it, if it can."""
+    from penstock.expressions import native
+
+    known, find = _Columns(columns), _of_pairs((dict(sides[0]), dict(sides[1])))
+
+    def place(parts: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+        column, fields = find(parts)
+        return column, tuple(known.fields(column, fields))
+
+    return known, replace(known.condition(written, find), native=native.condition(_parsed(written), columns, place))
+
+
 def _items(text: str, columns: _Columns) -> Iterator[_Item]:
     """What one expression of a select gives."""
     from sqlglot import exp
@@ -451,7 +471,11 @@ def _made(
     rows: View, columns: _Columns, computed: Sequence[_Computed], written: Sequence[str]
 ) -> list[pa.ChunkedArray]:
     """What DuckDB computes; where many rows have in common what an expression goes by, once for all of these."""
-    found = {place: item.native(rows) for place, item in enumerate(computed) if item.native is not None}
+    found = {}
+    for place, item in enumerate(computed):
+        if item.native is not None:
+            with suppress(pa.ArrowInvalid):
+                found[place] = item.native(rows)
     others = [place for place in range(len(computed)) if place not in found]
     for repeated in dict.fromkeys(computed[place].repeated for place in others):
         places = [place for place in others if computed[place].repeated == repeated]

@@ -26,6 +26,13 @@ class Kept:
         self.count = int(mask.true_count)
         self._places: npt.NDArray[np.bool_] | None = None
 
+    @property
+    def stays(self) -> npt.NDArray[np.bool_]:
+        """Whether each value stays."""
+        if self._places is None:
+            self._places = self.mask.to_numpy(zero_copy_only=False)
+        return self._places
+
     def of_chunks(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """Of the chunks of a column."""
         if column.num_chunks != 1:
@@ -48,7 +55,7 @@ class Kept:
         """Texts that stay, where those that go are empty; None if they are not."""
         _, ends, data = values.buffers()
         bounds = np.frombuffer(ends, np.int32)[values.offset : values.offset + len(values) + 1]
-        stays = self._stays
+        stays = self.stays
         gone = np.flatnonzero(~stays)
         if data is None or (bounds[gone + 1] != bounds[gone]).any():
             return None
@@ -64,7 +71,7 @@ class Kept:
             return None
         width = values.type.bit_width // 8
         data = np.frombuffer(values.buffers()[1], np.dtype(f"i{width}"))[values.offset : values.offset + len(values)]
-        return pa.Array.from_buffers(values.type, self.count, [None, pa.py_buffer(data[self._stays])])
+        return pa.Array.from_buffers(values.type, self.count, [None, pa.py_buffer(data[self.stays])])
 
     def _validity(self, values: pa.Array) -> pa.Buffer | None:
         """Which of those that stay are not null; None if all are."""
@@ -72,12 +79,6 @@ class Kept:
             return None
         valid = values.is_valid().filter(self.mask)
         return None if valid.true_count == self.count else _bits(valid)
-
-    @property
-    def _stays(self) -> npt.NDArray[np.bool_]:
-        if self._places is None:
-            self._places = self.mask.to_numpy(zero_copy_only=False)
-        return self._places
 
 
 def _bits(values: pa.BooleanArray) -> pa.Buffer:

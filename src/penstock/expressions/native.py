@@ -1,7 +1,8 @@
 """Expressions that Arrow and NumPy compute like Spark.
 
-These are comparisons of integers and strings with literals, null checks, AND, remainders, integers times a decimal and
-comparisons of these, counts of a letter in a string, and whole numbers under a condition.
+These are comparisons of integers and strings with literals, and of two columns, null checks, AND, sums, products and
+remainders of integers, integers times a decimal and comparisons of these, counts of a letter in a string, and whole
+numbers under a condition.
 
 Everything else goes through DuckDB, which costs a copy of the columns that it names.
 """
@@ -68,6 +69,8 @@ def condition(tree: exp.Expression, columns: pa.Schema, find: Find) -> Condition
 def value(tree: exp.Expression, columns: pa.Schema, find: Find) -> Computation | None:
     """How a value is computed of some columns; None if that is left to DuckDB.
 
+    Where it raises an error of Arrow's, there is no value: DuckDB tells why.
+
     >>> from sqlglot import parse_one
     >>> rows = pa.table({"n": [7, -7, None]})
     >>> made = (value(parse_one(text), rows.schema, lambda parts: (parts[0], ())) for text in
@@ -75,7 +78,7 @@ def value(tree: exp.Expression, columns: pa.Schema, find: Find) -> Computation |
     >>> [each(View.of(rows)).to_pylist() for each in made]
     [[3, -3, None], [7, None, None]]
     """
-    made = (_remainder, _product, _letters, _where_it_holds)
+    made = (_arithmetic, _product, _letters, _where_it_holds, condition)
     return next((found for each in made if (found := each(tree, columns, find)) is not None), None)
 
 
@@ -98,19 +101,64 @@ def _where_it_holds(tree: exp.Expression, columns: pa.Schema, find: Find) -> Com
     return lambda rows: pc.if_else(holds(rows), rows.column(*place).plain(), None)
 
 
+_CHECKED: Mapping[type[exp.Expression], str] = {
+    exp.Add: "add_checked",
+    exp.Sub: "subtract_checked",
+    exp.Mul: "multiply_checked",
+}
+_MICROSECONDS = pa.timestamp("us", "UTC")
+
+
+def _arithmetic(tree: exp.Expression, columns: pa.Schema, find: Find) -> Computation | None:
+    """Whole numbers computed of others; None unless Spark gives a BIGINT, and of a column as it is."""
+    return None if isinstance(tree, exp.Column) else _numbers(tree, columns, find)
+
+
+def _numbers(tree: exp.Expression, columns: pa.Schema, find: Find) -> Computation | None:
+    """The same, and columns."""
+    if isinstance(tree, exp.Paren):
+        return _numbers(tree.this, columns, find)
+    if isinstance(tree, exp.Column):
+        place = _place(tree, find)
+        if place is None or _kind(place, columns) != pa.int64():
+            return None
+        return lambda rows: rows.column(*place).plain()
+    if isinstance(tree, exp.UnixMicros):
+        time = _place(tree.this, find) if isinstance(tree.this, exp.Column) else None
+        if time is None or _kind(time, columns) != _MICROSECONDS:
+            return None
+        return lambda rows: rows.column(*time).plain().cast(pa.int64())
+    if isinstance(tree, exp.Mod):
+        return _remainder(tree, columns, find)
+    name = _CHECKED.get(type(tree))
+    return None if name is None else _calculated(tree, name, columns, find)
+
+
+def _calculated(tree: exp.Expression, name: str, columns: pa.Schema, find: Find) -> Computation | None:
+    """Two whole numbers, one of which may be a literal, taken together."""
+    sides = [_numbers(side, columns, find) for side in (tree.this, tree.expression)]
+    literals = [_literal(side, pa.int64(), texts=False) for side in (tree.this, tree.expression)]
+    if sides == [None, None] or any(a is None and b is None for a, b in zip(sides, literals, strict=True)):
+        return None
+
+    def side(rows: View, place: int) -> pa.ChunkedArray | pa.Scalar:
+        numbers = sides[place]
+        return literals[place] if numbers is None else numbers(rows)
+
+    return lambda rows: getattr(pc, name)(side(rows, 0), side(rows, 1))
+
+
 def _remainder(tree: exp.Expression, columns: pa.Schema, find: Find) -> Computation | None:
     """The remainder of whole numbers by a literal."""
-    if not isinstance(tree, exp.Mod) or not isinstance(tree.this, exp.Column):
-        return None
-    place = _place(tree.this, find)
-    if place is None or _kind(place, columns) != pa.int64():
+    numbers = _numbers(tree.this, columns, find) if isinstance(tree, exp.Mod) else None
+    if numbers is None:
         return None
     divisor = _literal(tree.expression, pa.int64(), texts=False)
     # An integer that fits an INT is one to Spark; those that do not, and those below 1, are left to DuckDB.
     if divisor is None or not 0 < divisor.as_py() < 1 << 31:
         return None
     by = divisor.as_py()
-    return lambda rows: pa.chunked_array([_remainders(rows.column(*place).plain().combine_chunks(), by)])
+    return lambda rows: pa.chunked_array([_remainders(numbers(rows).combine_chunks(), by)])
 
 
 def _remainders(numbers: pa.Array, by: int) -> pa.Array:
@@ -254,8 +302,23 @@ def _compared(tree: exp.Expression, name: str, columns: pa.Schema, find: Find) -
     place = _place(tree.this, find) if isinstance(tree.this, exp.Column) else None
     if place is None:
         return None
+    if isinstance(tree.expression, exp.Column):
+        return _compared_columns(tree, name, place, columns, find)
     value = _literal(tree.expression, _kind(place, columns), texts=isinstance(tree, _OF_TEXTS))
     return None if value is None else lambda rows: getattr(pc, name)(rows.column(*place).plain(), value)
+
+
+def _compared_columns(
+    tree: exp.Expression, name: str, place: tuple[str, tuple[str, ...]], columns: pa.Schema, find: Find
+) -> Condition | None:
+    """Two columns of the same type, of those that Arrow orders as Spark does."""
+    kind, other = _kind(place, columns), _place(tree.expression, find)
+    ordered = pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind)
+    if other is None or _kind(other, columns) != kind:
+        return None
+    if not ordered and not (kind == pa.string() and isinstance(tree, _OF_TEXTS)):
+        return None
+    return lambda rows: getattr(pc, name)(rows.column(*place).plain(), rows.column(*other).plain())
 
 
 def _kind(place: tuple[str, tuple[str, ...]], columns: pa.Schema) -> pa.DataType:

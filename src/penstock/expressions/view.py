@@ -54,7 +54,10 @@ class Mask:
         >>> Mask(pa.array([True, None, True])).then(Mask(pa.array([False, True]))).kept.to_pylist()
         [False, False, True]
         """
-        return Mask(pc.replace_with_mask(self.kept, self.kept, other.kept))
+        stays = self.chosen.stays
+        both = stays.copy()
+        both[stays] = other.chosen.stays
+        return Mask(pa.array(both))
 
 
 class Column:
