@@ -39,14 +39,34 @@ def return_what_is_freed(share: int) -> None:
         adjust(_M_MMAP_THRESHOLD, max(1 << 17, min(1 << 25, share // 64)))
 
 
-def give_back() -> None:
-    """Return what the allocator keeps for later: memory that is free must not count against the next phase."""
+def give_back(limit: int = 0, held: int = 0) -> None:
+    """Return what the allocator keeps for later: memory that is free must not count against the next phase.
+
+    It costs milliseconds, and as many again until memory is back. Where `limit` is a large one, of which `held` bytes
+    are in use, nothing is done while what this process took since the last time is little beside it.
+    """
+    if limit >= _SMALL_SHARE and 0 <= _private_memory() - _LEFT.nbytes <= held + limit // _KEPT:
+        return
+    _return_it()
+    _LEFT.nbytes = _private_memory()
+
+
+def _return_it() -> None:
     pool = pa.default_memory_pool()
     if pool.backend_name != "system":  # of the system's it would do what follows, once more
         pool.release_unused()
     trim = getattr(_c_library(), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+class _Left:
+    """What a process has for itself once all was returned; none before the first time."""
+
+    nbytes = -(1 << 62)
+
+
+_LEFT = _Left()
 
 
 class _Switch:
@@ -121,3 +141,7 @@ class TrimmedBudget(Budget):
             self._released = 0
             if _private_memory() - self._before - self.held > self.limit // _KEPT:
                 give_back()
+
+    def give_back(self) -> None:
+        """Return what the allocator keeps, if it may be much."""
+        give_back(self.limit, self.held)

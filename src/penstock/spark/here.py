@@ -28,7 +28,7 @@ from penstock.kernels.xxhash import can_xxhash
 from penstock.runtime.epoch import Epoch
 from penstock.runtime.shard import PortBounds
 from penstock.runtime.tracks import Tracks, followed
-from penstock.spark.allocator import TrimmedBudget, allocating_within, give_back
+from penstock.spark.allocator import TrimmedBudget, allocating_within
 from penstock.spark.assembly import Assembly
 from penstock.spark.few import at_most, if_few
 from penstock.spark.lateness import Counted
@@ -84,7 +84,7 @@ class EpochHere:
         course, epoch = self._flow.course, self._plan.epoch
         workers = _Workers(self._flow, self._plan, self.attempt)
         self._budget = budget = TrimmedBudget(course.share // ROWS_HERE)
-        give_back()
+        budget.give_back()
         pieces: dict[SourceNode, Sequence[Iterator[pa.Table]]] = {s: self._runs(s) for s in self._files}
         with budget.tab("rows that Spark sends") as charge:
             fetched = self._fetched(batch)

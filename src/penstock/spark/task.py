@@ -28,7 +28,7 @@ from penstock.core.rows import RowType, hashes_of
 from penstock.kernels.route import hash_range, part_of, shard_of
 from penstock.runtime.records import ShardRecord
 from penstock.runtime.shard import Arrived, PortBounds, run, settled
-from penstock.spark.allocator import TrimmedBudget, give_back, return_what_is_freed
+from penstock.spark.allocator import TrimmedBudget, return_what_is_freed
 from penstock.spark.arrivals import Arrivals, Inlet, Pieces, given
 from penstock.spark.collector import pass_over_modules
 from penstock.spark.runs import Run, Runs
@@ -127,12 +127,12 @@ class ShardTask:
         work = Work(budget, arrived, piece, kept=kept, tells_late=config.finds_late)
         yield from run(logic, self.ports, feed(order, budget, work), arrived, work.out, work.trim, self.spare)
         begun = clock.perf_counter()
-        give_back()
+        budget.give_back()
         state = settled(config, logic, store, budget)
         if memory is not None:
             state = replace(state, pages=memory.saved(state.pages))
         files.sync()
-        give_back()
+        budget.give_back()
         work.seconds["settle"] = clock.perf_counter() - begun
         record = ShardRecord.of(
             logic,

@@ -71,7 +71,7 @@ class Work:
         """
         if self._freed >= self._kept:
             self._freed = 0
-            give_back()
+            give_back(self._budget.limit, self._budget.held)
 
     def _gather(self, small: list[pa.RecordBatch], rows: pa.RecordBatch) -> bool:
         """Whether rows can wait for more to join them."""
