@@ -45,7 +45,8 @@ def give_back(limit: int = 0, held: int = 0) -> None:
     It costs milliseconds, and as many again until memory is back. Where `limit` is a large one, of which `held` bytes
     are in use, nothing is done while what this process took since the last time is little beside it.
     """
-    if limit >= _SMALL_SHARE and 0 <= _private_memory() - _LEFT.nbytes <= held + limit // _KEPT:
+    private = _private_memory()
+    if limit >= _SMALL_SHARE and private and 0 <= private - _LEFT.nbytes <= held + limit // _KEPT:
         return
     _return_it()
     _LEFT.nbytes = _private_memory()

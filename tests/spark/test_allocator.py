@@ -1,0 +1,73 @@
+"""When freed memory goes back to the system."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.spark import allocator
+from penstock.spark.allocator import TrimmedBudget, give_back
+
+LARGE = 1 << 28
+
+
+@pytest.fixture
+def process(monkeypatch):
+    """A process of which the test says how much memory it has; it counts how often that is returned."""
+
+    class Process:
+        private = 50 << 20
+        returned = 0
+
+        def give(self) -> None:
+            self.returned += 1
+
+    process = Process()
+    monkeypatch.setattr(allocator, "_LEFT", allocator._Left())
+    monkeypatch.setattr(allocator, "_private_memory", lambda: process.private)
+    monkeypatch.setattr(allocator, "_return_it", process.give)
+    return process
+
+
+def test_a_small_share_keeps_nothing(process):
+    for _ in range(3):
+        give_back(1 << 25)
+        give_back()
+    assert process.returned == 6
+
+
+def test_a_large_share_keeps_what_is_little_beside_it(process):
+    give_back(LARGE)
+    assert process.returned == 1
+    process.private += LARGE // 4
+    give_back(LARGE)
+    assert process.returned == 1
+    process.private += 1
+    give_back(LARGE)
+    assert process.returned == 2
+    give_back(LARGE)
+    assert process.returned == 2
+
+
+def test_what_is_charged_is_not_kept_for_later(process):
+    budget = TrimmedBudget(LARGE)
+    budget.give_back()
+    budget.charge(LARGE // 2, "rows")
+    process.private += LARGE // 2 + LARGE // 4
+    budget.give_back()
+    assert process.returned == 1
+    budget.release(LARGE // 2)
+    assert process.returned == 2
+
+
+def test_memory_that_fell_is_looked_at_anew(process):
+    give_back(LARGE)
+    process.private -= 1
+    give_back(LARGE)
+    assert process.returned == 2
+
+
+def test_where_the_system_tells_nothing_all_goes_back(process):
+    process.private = 0
+    for _ in range(2):
+        give_back(LARGE)
+    assert process.returned == 2
