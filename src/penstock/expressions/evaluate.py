@@ -505,7 +505,8 @@ def _of_few(
         found = _run(View.of(rows), columns, items, written).combine_chunks()
         if len(_REMEMBERED) >= _MOST:
             _REMEMBERED.clear()
-        _REMEMBERED[key] = found
+        if found.nbytes <= _SMALL:
+            _REMEMBERED[key] = found
     return found
 
 
@@ -513,7 +514,7 @@ _REMEMBERED: dict[Any, pa.Table] = {}
 """What expressions gave for a few rows."""
 
 _SMALL = 1 << 10
-"""Bytes of such rows at most,"""
+"""Bytes of such rows, and of what they gave, at most,"""
 
 _MOST = 1 << 8
 """and how many of them are remembered: pieces that are read one after the other mostly have the same in common."""

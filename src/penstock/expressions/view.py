@@ -185,7 +185,7 @@ class View:
         whole: Indices | None = None
         for name in (*moments, *names):
             column = self.column(name)
-            numbered = _minutes(column.plain()) if name in moments else column.numbered()
+            numbered = _numbered_minutes(column.plain()) if name in moments else column.numbered()
             if numbered is None:
                 return None
             numbers, count = numbered
@@ -220,7 +220,7 @@ def minutes(times: pa.ChunkedArray) -> pa.Array:
     return pa.array(counted, mask=whole.is_null().to_numpy(zero_copy_only=False) if whole.null_count else None)
 
 
-def _minutes(times: pa.ChunkedArray) -> tuple[Indices, int]:
+def _numbered_minutes(times: pa.ChunkedArray) -> tuple[Indices, int]:
     """A number for each row, the same where its time is in the same minute, and how many there may be."""
     whole, step = times.combine_chunks(), _MINUTE[times.type.unit]
     if not whole.null_count and len(whole):
