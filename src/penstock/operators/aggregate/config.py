@@ -32,6 +32,7 @@ from penstock.operators.aggregate.functions import Count, Extreme, Function, Sum
 from penstock.operators.aggregate.holistic import Holistic
 from penstock.operators.aggregate.lanes import Lane, counting
 from penstock.operators.aggregate.methods import METHODS, AggregateMethod, AggregateMethodLike
+from penstock.operators.aggregate.wording import written
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +336,7 @@ class WindowAggregate(ByMethod[AggregateMethod]):
     def says(self, inputs: tuple[RowType, ...] = ()) -> str:
         """What it does, in words."""
         by = f" by {', '.join(self.by)}" if self.by else ""
-        return f"{self.window}{by}: {', '.join(f'{name} = {function}' for name, function in self.aggregates)}"
+        return f"{self.window}{by}: {', '.join(f'{name} = {written(function)}' for name, function in self.aggregates)}"
 
     @property
     def timing(self) -> Timing:
