@@ -81,11 +81,12 @@ class Grid:
     def coordinates(self, codes: Hashes) -> Coordinates:
         """Where cells are along each axis, from their codes."""
         codes = self._turned(codes, self.bits * len(self.axes) - self.shift) if self.shift else codes
-        cells = np.zeros((codes.size, len(self.axes)), np.int64)
-        for place in range(len(self.axes)):
-            for bit in range(self.bits):
-                digit = (codes >> np.uint64(bit * len(self.axes) + place)) & np.uint64(1)
-                cells[:, -1 - place] |= digit.astype(np.int64) << bit
+        used, axes = self.bits * len(self.axes), len(self.axes)
+        digits = np.unpackbits(codes.astype(">u4").view(np.uint8)).reshape(codes.size, BITS)[:, BITS - used :]
+        cells = np.zeros((codes.size, axes), np.int64)
+        for first in range(0, used, axes):
+            cells += cells
+            cells += digits[:, first : first + axes]
         return cells
 
     def from_box(self, box: Coordinates, cells: Coordinates) -> npt.NDArray[np.float64]:

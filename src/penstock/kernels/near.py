@@ -26,6 +26,9 @@ _BLOCK = 1 << 19
 _LEAST, _LEAST_NUMBERS = 1 << 13, 1 << 14
 """Pairs in one product and numbers of either side that are never cut further, however little room there is."""
 
+_WORTH = 1 << 17
+"""Pairs in many dimensions that are multiplied sooner than the cells that they are in are halved."""
+
 _PAIR = 16
 """Bytes that a pair takes in a block: its product, whether it may be near, and what is needed for those that may."""
 
@@ -50,6 +53,15 @@ _LARGEST = 2.0**40
 
 _SAMPLE = 128
 """Vectors of either side that say which dimensions are multiplied first, and whether that is enough."""
+
+_MANY = 32
+"""Dimensions beyond which some may be multiplied before the others, and vectors are looked at once for all blocks."""
+
+_PRECISE = 2.0**10
+"""Squared lengths, in squares of the radius, up to which one middle for all blocks is precise enough."""
+
+_ROW = 64
+"""Bytes that a row takes besides its factor: its square, where it is, and what is compared of it."""
 
 _FEW = 1e-3
 """The part of the pairs that may be left after the first dimensions."""
@@ -100,7 +112,7 @@ def near_pairs(
     if ours[0].size * theirs[0].size * ours[1].dimensions <= _FEW_NUMBERS:
         yield from _compared(ours, theirs, radius)
         return
-    yield from _gathered(_in_blocks(ours, theirs, grid, radius, Sizes.of(ours[1].dimensions, room)))
+    yield from _gathered(_in_blocks(ours, theirs, grid, radius, room))
 
 
 def _gathered(pairs: Iterator[tuple[Indices, Indices]]) -> Iterator[tuple[Indices, Indices]]:
@@ -123,11 +135,44 @@ def _joined(pairs: list[tuple[Indices, Indices]]) -> tuple[Indices, Indices]:
 
 
 def _in_blocks(
-    ours: tuple[Hashes, Points], theirs: tuple[Hashes, Points], grid: Grid, radius: Radius, sizes: Sizes
+    ours: tuple[Hashes, Points], theirs: tuple[Hashes, Points], grid: Grid, radius: Radius, room: int
 ) -> Iterator[tuple[Indices, Indices]]:
     for first, other in shared_sites(ours[0], theirs[0]):
-        for i, j in near_blocks(grid, ours[0][first] & _CODE, theirs[0][other] & _CODE, sizes.pairs):
-            yield from _all_pairs(ours[1], i + first.start, theirs[1], j + other.start, radius, sizes)
+        i, j = np.arange(first.start, first.stop), np.arange(other.start, other.stop)
+        scale = _Scale.of(ours[1], i, theirs[1], j, radius) if ours[1].dimensions > _MANY else None
+        if scale is not None and scale.precise:
+            yield from _in_one_scale(ours, i, theirs, j, grid, radius, scale, room)
+            continue
+        for some, those in near_blocks(grid, ours[0][first] & _CODE, theirs[0][other] & _CODE, Sizes.pairs_in(room)):
+            yield from _all_pairs(ours[1], i[some], theirs[1], j[those], radius, room)
+
+
+def _in_one_scale(
+    ours: tuple[Hashes, Points],
+    i: Indices,
+    theirs: tuple[Hashes, Points],
+    j: Indices,
+    grid: Grid,
+    radius: Radius,
+    scale: _Scale,
+    room: int,
+) -> Iterator[tuple[Indices, Indices]]:
+    """As blocks are many times smaller than a page, what they have in common is made once."""
+    sizes = Sizes.of(scale, room)
+    for others in _cut(j, sizes.rows):
+        right = _Taken(theirs[1], others, _Factor.right(scale, theirs[1], others))
+        balls: tuple[list[_Balls], Indices] | None = None
+        for mine in _cut(i, sizes.rows):
+            left = _Taken(ours[1], mine, _Factor.left(scale, ours[1], mine))
+            compare = _Comparison(radius, scale, sizes, left, right)
+            codes = ours[0][mine] & _CODE, theirs[0][others] & _CODE
+            for some, those in near_blocks(grid, *codes, max(sizes.pairs, _WORTH)):
+                if those.size < others.size:
+                    yield from compare.near(some, _balls(scale, right.factor, those, some.size))
+                    continue
+                if balls is None:
+                    balls = _balls(scale, right.factor, those, some.size)
+                yield from compare.near(some, balls)
 
 
 def _compared(
@@ -148,47 +193,81 @@ class Sizes(NamedTuple):
     rows: int
 
     @classmethod
-    def of(cls, dimensions: int, room: int) -> Sizes:
+    def of(cls, scale: _Scale, room: int) -> Sizes:
         """What fits `room`: half of it for pairs, a quarter for the rows of either side."""
-        pairs = int(max(_LEAST, min(_BLOCK, room / 2 / _PAIR)))
-        rows = int(max(1, _LEAST_NUMBERS // dimensions, min(1 << 14, room / 4 / (4 * (dimensions + 2) + 64 + _BALLS))))
-        return cls(pairs, rows)
+        numbers = scale.order.size + 2
+        each = np.dtype(scale.kind).itemsize * numbers + _ROW
+        rows = room / 4 / (each + _BALLS)
+        if rows < _BALLS * _IN_BALL:  # they have fewer balls
+            rows = min(_BALLS * _IN_BALL, room / 4 / (each + max(1, room / 4 / each / _IN_BALL)))
+        return cls(cls.pairs_in(room), int(max(1, _LEAST_NUMBERS // numbers, min(1 << 14, rows))))
+
+    @staticmethod
+    def pairs_in(room: int) -> int:
+        """How many pairs fit one product."""
+        return int(max(_LEAST, min(_BLOCK, room / 2 / _PAIR)))
 
 
 def _cut(rows: Indices, most: int) -> Iterator[Indices]:
+    if rows.size <= most:
+        yield rows
+        return
     for start in range(0, rows.size, most):
         yield rows[start : start + most]
 
 
 def _all_pairs(
-    ours: Points, i: Indices, theirs: Points, j: Indices, radius: Radius, sizes: Sizes
+    ours: Points, i: Indices, theirs: Points, j: Indices, radius: Radius, room: int
 ) -> Iterator[tuple[Indices, Indices]]:
     """The pairs of some rows with some others."""
+    scale = _Scale.of(ours, i, theirs, j, radius)
+    sizes = Sizes.of(scale, room)
     for others in _cut(j, sizes.rows):
-        scale = _Scale.of(ours, i, theirs, others, radius)
-        right = _Factor.right(scale, theirs, others)
-        balls = _balls(scale, right, min(i.size, sizes.rows))
+        right = _Taken(theirs, others, _Factor.right(scale, theirs, others))
+        balls = _balls(scale, right.factor, np.arange(others.size), min(i.size, sizes.rows))
         for mine in _cut(i, sizes.rows):
-            left = _Factor.left(scale, ours, mine)
-            for some, those in _groups(scale, left, right, balls):
-                across = max(1, min(those.size, sizes.pairs // min(some.size, 512)))
-                down = max(1, min(some.size, sizes.pairs // across))
-                for a in _cut(some, down):
-                    for b in _cut(those, across):
-                        for found in scale.candidates(left, a, right, b, max(1, sizes.pairs // _LIKELY)):
-                            yield from _verified(ours, mine, theirs, others, found, radius)
+            left = _Taken(ours, mine, _Factor.left(scale, ours, mine))
+            yield from _Comparison(radius, scale, sizes, left, right).near(np.arange(mine.size), balls)
 
 
-def _verified(
-    ours: Points, mine: Indices, theirs: Points, others: Indices, found: tuple[Indices, Indices, Mask], radius: Radius
-) -> Iterator[tuple[Indices, Indices]]:
-    """Candidates that the definition calls near."""
-    i, j, sure = mine[found[0]], others[found[1]], found[2]
-    unsure = np.flatnonzero(~sure)
-    for some in _cut(unsure, max(1, _CONVERTED // ours.dimensions)):
-        sure[some] = squared_distances(ours.take(i[some]), theirs.take(j[some])) <= radius.limit
-    if sure.any():
-        yield (i, j) if sure.all() else (i[sure], j[sure])
+class _Taken(NamedTuple):
+    """Some of the rows of a side, and their vectors as a factor."""
+
+    points: Points
+    rows: Indices
+    factor: _Factor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Comparison:
+    """Rows of both sides, brought to one scale."""
+
+    radius: Radius
+    scale: _Scale
+    sizes: Sizes
+    ours: _Taken
+    theirs: _Taken
+
+    def near(self, mine: Indices, balls: tuple[list[_Balls], Indices]) -> Iterator[tuple[Indices, Indices]]:
+        """The pairs of some of ours, by their places among those taken, with those of theirs in `balls`."""
+        left, right, pairs = self.ours.factor, self.theirs.factor, self.sizes.pairs
+        for some, those in _groups(self.scale, left, mine, right, balls):
+            across = max(1, min(those.size, pairs // min(some.size, 512)))
+            down = max(1, min(some.size, pairs // across))
+            for a in _cut(some, down):
+                for b in _cut(those, across):
+                    for found in self.scale.candidates(left, a, right, b, max(1, pairs // _LIKELY)):
+                        yield from self._verified(*found)
+
+    def _verified(self, a: Indices, b: Indices, sure: Mask) -> Iterator[tuple[Indices, Indices]]:
+        """Candidates that the definition calls near."""
+        i, j = self.ours.rows[a], self.theirs.rows[b]
+        ours, theirs = self.ours.points, self.theirs.points
+        unsure = np.flatnonzero(~sure)
+        for some in _cut(unsure, max(1, _CONVERTED // ours.dimensions)) if unsure.size else ():
+            sure[some] = squared_distances(ours.take(i[some]), theirs.take(j[some])) <= self.radius.limit
+        if sure.any():
+            yield (i, j) if sure.all() else (i[sure], j[sure])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,6 +288,8 @@ class _Scale:
     """Whether these are all: then a product can tell that a pair is near."""
     blind: bool
     """Whether products would say nothing: squares are no numbers."""
+    precise: bool
+    """Whether vectors lie near enough to each other for products to tell which are near."""
 
     @classmethod
     def of(cls, ours: Points, i: Indices, theirs: Points, j: Indices, radius: Radius) -> _Scale:
@@ -226,9 +307,10 @@ class _Scale:
             kind = np.float32 if largest < _LARGEST else np.float64
             limit = float(np.ldexp(np.ldexp(radius.limit, -exponent), -exponent)) * (1 + _ROUNDING)
             order = np.arange(dimensions)
-            if largest < _LARGEST and dimensions > 32:
+            if largest < _LARGEST and dimensions > _MANY:
                 order = _first_dimensions(np.ldexp(a - middle, -exponent), np.ldexp(b - middle, -exponent), limit)
-        return cls(middle, exponent, kind, order, limit, order.size == dimensions, not largest < 1e300)
+        whole, blind = order.size == dimensions, not largest < 1e300
+        return cls(middle, exponent, kind, order, limit, whole, blind, precise=largest < _PRECISE)
 
     @property
     def error(self) -> float:
@@ -336,9 +418,8 @@ class _Balls(NamedTuple):
         return cls(centres, extents, rest[~outside][order], starts), rest[outside]
 
 
-def _balls(scale: _Scale, right: _Factor, lefts: int) -> tuple[list[_Balls], Indices]:
-    """Their rows in balls, for so many of ours, and those that are in none. Those far from all centres get others."""
-    rest = np.arange(len(right.rows))
+def _balls(scale: _Scale, right: _Factor, rest: Indices, lefts: int) -> tuple[list[_Balls], Indices]:
+    """Some of their rows in balls, for so many of ours, and those in none. Those far from all centres get others."""
     rounds: list[_Balls] = []
     for _ in range(_ROUNDS):
         worth = lefts * rest.size * right.rows.shape[1] // _PER_BALL
@@ -351,7 +432,7 @@ def _balls(scale: _Scale, right: _Factor, lefts: int) -> tuple[list[_Balls], Ind
 
 
 def _groups(
-    scale: _Scale, left: _Factor, right: _Factor, balls: tuple[list[_Balls], Indices]
+    scale: _Scale, left: _Factor, mine: Indices, right: _Factor, balls: tuple[list[_Balls], Indices]
 ) -> Iterator[tuple[Indices, Indices]]:
     """Ours that may be near to some of theirs, and these, such that each pair that may be near is in one of them.
 
@@ -359,20 +440,20 @@ def _groups(
     """
     rounds, rest = balls
     for some in rounds:
-        near = _near_balls(scale, left, right, some.centres, some.extents)
+        near = _near_balls(scale, left, mine, right, some.centres, some.extents)
         if np.count_nonzero(near) > 0.8 * near.size:
             rest = np.concatenate([some.rows, rest])
         else:
-            yield from _members(near, some)
+            yield from _members(near, mine, some)
     if rest.size:
-        yield np.arange(len(left.rows)), rest
+        yield mine, rest
 
 
-def _members(near: Mask, balls: _Balls) -> Iterator[tuple[Indices, Indices]]:
+def _members(near: Mask, mine: Indices, balls: _Balls) -> Iterator[tuple[Indices, Indices]]:
     ends = balls.starts[1:].tolist()
     counts = near.sum(axis=0)
     for number in np.flatnonzero((counts > 0) & (np.diff(balls.starts) > 0)).tolist():
-        yield np.flatnonzero(near[:, number]), balls.rows[balls.starts[number] : ends[number]]
+        yield mine[near[:, number]], balls.rows[balls.starts[number] : ends[number]]
 
 
 def _nearest(scale: _Scale, right: _Factor, rows: Indices, centres: Indices) -> tuple[Indices, npt.NDArray[np.float64]]:
@@ -391,13 +472,13 @@ def _nearest(scale: _Scale, right: _Factor, rows: Indices, centres: Indices) -> 
 
 
 def _near_balls(
-    scale: _Scale, left: _Factor, right: _Factor, centres: Indices, extents: npt.NDArray[np.float64]
+    scale: _Scale, left: _Factor, mine: Indices, right: _Factor, centres: Indices, extents: npt.NDArray[np.float64]
 ) -> Mask:
     """Which of our rows may be near to someone in which ball."""
-    near = np.empty((len(left.rows), centres.size), np.bool_)
+    near = np.empty((mine.size, centres.size), np.bool_)
     columns = right.rows[centres].T
     reach = (extents + np.sqrt(scale.limit)) * (1 + _ROUNDING)
     for start in range(0, len(near), 512):
         part = slice(start, start + 512)
-        near[part] = np.sqrt(np.maximum(0, left.rows[part] @ columns)) <= reach
+        near[part] = np.sqrt(np.maximum(0, left.rows[mine[part]] @ columns)) <= reach
     return near
