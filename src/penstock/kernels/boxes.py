@@ -34,8 +34,14 @@ _FEW = 1 << 12
 _ROW = 160
 """Bytes that sorting a box, and its copies, by cell takes;"""
 
+_SWEPT = 64
+"""sorting it from left to right takes those,"""
+
 _PAIR = 96
 """and those of a pair that is looked at."""
+
+_OVERLAPS = 16
+"""Boxes may overlap so many others from left to right, on average, before they are better sorted by cell."""
 
 _MOST_PAIRS = 1 << 17
 """Pairs looked at together: more would not stay in the cache."""
@@ -204,21 +210,66 @@ def meeting(ours: Placed, theirs: Placed, room: int) -> Iterator[tuple[Indices, 
     >>> sorted((int(i), int(j)) for some, those in meeting(boxes, boxes, 10**6) for i, j in zip(some, those))
     [(0, 0), (0, 1), (1, 0), (1, 1), (2, 2)]
     """
+    rows = at_once(room)
+    for start in range(0, ours.rows, rows):
+        some = ours.take(slice(start, start + rows))
+        for other in range(0, theirs.rows, rows):
+            for i, j in _swept(some, theirs.take(slice(other, other + rows)), room):
+                yield i + start, j + other
+
+
+def at_once(room: int) -> int:
+    """How many boxes of either side are compared with each other at a time."""
+    return max(64, room * 3 // 8 // _SWEPT)
+
+
+def _swept(ours: Placed, theirs: Placed, room: int) -> Iterator[tuple[Indices, Indices]]:
+    """The pairs of two sets: both sorted from left to right, where that leaves few to look at; else by a grid."""
+    mine, others = (np.argsort(side.boxes[0], kind="stable") for side in (ours, theirs))
+    left, their_left = ours.boxes[0][mine], theirs.boxes[0][others]
+    # Of two boxes that overlap from left to right, one begins where the other is: theirs does, or ours, a bit later.
+    ranges = (
+        (their_left.searchsorted(left), their_left.searchsorted(ours.boxes[2][mine], "right")),
+        (left.searchsorted(their_left, "right"), left.searchsorted(theirs.boxes[2][others], "right")),
+    )
+    found = sum(int((end - begin).sum()) for begin, end in ranges)
+    if found > max(_FEW, _OVERLAPS * (ours.rows + theirs.rows)):
+        yield from _by_grid(ours, theirs, room)
+        return
+    limit = max(1, min(_MOST_PAIRS, room // 4 // _PAIR))
+    held: list[tuple[Indices, Indices]] = []
+    for turned, (begin, end) in enumerate(ranges):
+        for needles, rows in expand(begin, end, limit):
+            i, j = (mine[rows], others[needles]) if turned else (mine[needles], others[rows])
+            met = (ours.boxes[1][i] <= theirs.boxes[3][j]) & (theirs.boxes[1][j] <= ours.boxes[3][i])
+            met &= ours.sites[i] == theirs.sites[j]
+            held.append((i[met], j[met]))
+            if needles.size == limit:
+                yield from _joined(held)
+    yield from _joined(held)
+
+
+def _joined(held: list[tuple[Indices, Indices]]) -> Iterator[tuple[Indices, Indices]]:
+    """Pairs that were held, in one piece; they are held no more."""
+    if held:
+        i, j = (np.concatenate(parts) for parts in zip(*held, strict=True))
+        held.clear()
+        if i.size:
+            yield i, j
+
+
+def _by_grid(ours: Placed, theirs: Placed, room: int) -> Iterator[tuple[Indices, Indices]]:
+    """The pairs of two sets: some of the smaller at a time, with those of the other that are near them."""
     if ours.rows > theirs.rows:
-        for j, i in meeting(theirs, ours, room):
+        for j, i in _by_grid(theirs, ours, room):
             yield i, j
         return
-    rows = at_once(room)
+    rows = max(64, room * 3 // 8 // _ROW)
     for start in range(0, ours.rows, rows):
         some = ours.take(slice(start, start + rows))
         for others in _near(some.boxes, theirs.boxes, rows):
             for i, j in _block(some, theirs.take(others), room // 4):
                 yield i + start, others[j]
-
-
-def at_once(room: int) -> int:
-    """How many boxes of either side are compared with each other at a time."""
-    return max(64, room * 3 // 8 // _ROW)
 
 
 def _near(some: Boxes, others: Boxes, rows: int) -> Iterator[Indices]:

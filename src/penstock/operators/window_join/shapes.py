@@ -19,18 +19,22 @@ from penstock.kernels import boxes as bx
 from penstock.kernels.boxes import Boxes
 from penstock.kernels.equal import Mask
 from penstock.kernels.vectors import is_numeric
+from penstock.kernels.wkb import plain_boxes
 
 _CORNERS = (("x1", "y1", "x2", "y2"), ("xmin", "ymin", "xmax", "ymax"))
 """What the fields of a box may be called."""
 
-_PARSED = 1 << 12
-"""Geometries that are read from WKB at a time, where only their boxes are wanted."""
+_PARSED = 1 << 16
+"""Bytes of WKB that are read at a time, at most, where only boxes are wanted and whether geometries are valid."""
 
 _GEOMETRY = 8
 """Bytes that a geometry takes for each of its WKB,"""
 
 _OBJECT = 400
 """and besides."""
+
+_HEADER = 96
+"""Bytes that the box of a geometry takes, and what is read of the WKB to find it."""
 
 
 class Shapes:
@@ -52,7 +56,7 @@ class Shapes:
         """Bytes that the boxes take for each row beyond what is there: none where columns hold them in float64."""
         column = self._columns[0]
         if self.geometries:
-            return 33
+            return _HEADER
         kinds = [each.type for each in self._columns]
         if pa.types.is_struct(kinds[0]):
             kinds = [kinds[0].field(name).type for name in _corners(kinds[0])]
@@ -60,9 +64,22 @@ class Shapes:
         return 32 if nulls or any(kind != pa.float64() for kind in kinds) else 0
 
     def boxes(self) -> Boxes:
-        """The box around each; of those that have none, it has no numbers."""
-        if self.geometries:
-            return self._bounds()
+        """The box around each; of those that have none, it has no numbers. It finds out which geometries are valid."""
+        return self._bounds() if self.geometries else self._given()
+
+    def usable_boxes(self) -> Boxes:
+        """The same of rows all of which are known to be usable: most geometries are not parsed for that."""
+        if not self.geometries:
+            return self._given()
+        boxes, plain = plain_boxes(self._columns[0])
+        others = np.flatnonzero(~plain)
+        if others.size:
+            found = Shapes([self._columns[0].take(pa.array(others))]).boxes()
+            for side, values in zip(boxes, found, strict=True):
+                side[others] = values
+        return boxes
+
+    def _given(self) -> Boxes:
         (first, *others) = self._columns
         if others:
             numbers = [_numbers(column) for column in self._columns]
@@ -108,9 +125,10 @@ class Shapes:
 
         column = self._columns[0]
         boxes, invalid = np.full((4, len(column)), np.nan), np.zeros(len(column), np.bool_)
-        for start in range(0, len(column), _PARSED):
-            part = slice(start, start + _PARSED)
-            parsed = _parsed(column.slice(start, _PARSED))
+        rows = max(1, min(_PARSED // 16, _PARSED * len(column) // max(1, column.nbytes)))
+        for start in range(0, len(column), rows):
+            part = slice(start, start + rows)
+            parsed = _parsed(column.slice(start, rows))
             boxes[:, part] = shapely.bounds(parsed).T
             invalid[part] = ~shapely.is_valid(parsed)
         self._invalid = invalid

@@ -233,7 +233,7 @@ class _Comparison:
     @classmethod
     def of(cls, by: Spatial, left: Shapes, right: Shapes) -> _Comparison:
         """Of the rows of two batches."""
-        return cls(by, left, left.boxes(), right, right.boxes())
+        return cls(by, left, left.usable_boxes(), right, right.usable_boxes())
 
     def matching(self, i: Indices, j: Indices, room: int) -> Iterator[tuple[Indices, Indices]]:
         """The pairs that match."""
