@@ -24,6 +24,9 @@ from penstock.kernels.xxhash import xxhash64
 _AT_ONCE = 1 << 12
 """Number of rows whose cells are computed at a time, and"""
 
+_HASHED = 1 << 17
+"""Bytes that are hashed at a time, where their hash says where rows go: that takes many times as much."""
+
 _COPIES = 1 << 16
 """number of copies of them that are made at a time."""
 
@@ -65,8 +68,12 @@ class Entry:
 
     def _anywhere(self, rows: pa.RecordBatch, route: Anywhere) -> Hashes:
         """One of the sites for each row."""
-        said = [self.types.column(rows, name) for name in route.columns]
-        numbers = shard_of(hash_keys([rows.column(1), *said]), self.sites)
+        said = [rows.column(1), *(self.types.column(rows, name) for name in route.columns)]
+        step = max(1, _HASHED * rows.num_rows // max(1, sum(column.nbytes for column in said)))
+        numbers = np.empty(rows.num_rows, np.int64)
+        for start in range(0, rows.num_rows, step):
+            some = slice(start, start + step)
+            numbers[some] = shard_of(hash_keys([column.slice(start, step) for column in said]), self.sites)
         return np.array([numbered_site(site, self.sites) for site in range(self.sites)], np.uint64)[numbers]
 
     def _in_cells(self, rows: pa.RecordBatch, cells: Cells) -> Iterator[pa.RecordBatch]:

@@ -42,8 +42,8 @@ _MARGIN = 1e-6
 _FARTHEST = 2.0**40
 """Cells farther from the origin are taken for that one."""
 
-_AT_ONCE = 1024
-"""Vectors whose cells are found at a time."""
+_AT_ONCE = 1 << 15
+"""Numbers of vectors whose cells are found at a time."""
 
 
 def near(
@@ -189,11 +189,13 @@ class NearVectors(Matching):
     def _codes(self, vectors: Sequence[pa.Array]) -> Hashes:
         lengths = lengths_of(vectors)
         codes = np.zeros(lengths.size, np.uint64)
+        several = lengths.size > 0 and lengths.min() < lengths.max()
         for length in np.unique(lengths).tolist():
             grid, rows = self.grid(length), np.flatnonzero(lengths == length)
-            points = self.points([column.take(pa.array(rows)) for column in vectors])
-            for start in range(0, rows.size, _AT_ONCE):
-                codes[rows[start : start + _AT_ONCE]] = grid.codes(points.take(slice(start, start + _AT_ONCE)))
+            points = self.points([column.take(pa.array(rows)) for column in vectors] if several else vectors)
+            step = max(1, _AT_ONCE // length)
+            for start in range(0, rows.size, step):
+                codes[rows[start : start + step]] = grid.codes(points.take(slice(start, start + step)))
         return codes
 
     def pairs(
