@@ -13,7 +13,8 @@ within a distance that gives a row about two partners, in five micro-batches. Th
 Brute force takes the same time for every left row: peers run over some of the left rows, for about ``SECONDS``
 seconds, and what they would take for all is computed from that. penstock's results for these rows are compared with
 theirs pair by pair. Ratios in the JSON: ``numpy@9d`` and ``numpy@128d`` are NumPy's seconds ÷ penstock's,
-``duckdb@9d`` likewise. ``--quick`` has 40,000 vectors of either stream in 9 dimensions and 20,000 in 128.
+``duckdb@9d`` likewise. penstock runs over some thousand vectors first, so that its tasks have been started.
+``--quick`` has 40,000 vectors of either stream in 9 dimensions and 20,000 in 128; ``--only 128d`` runs one case.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
@@ -61,7 +62,8 @@ class Case:
 
 FULL = (Case(9, 200_000, 0.04), Case(128, 200_000, 0.38))
 QUICK = (Case(9, 40_000, 0.04), Case(128, 20_000, 0.385))
-FEW = (Case(9, 500, 0.05), Case(128, 500, 0.38))
+WARM = 20_000
+"""Vectors that go first, at most: enough for penstock to run in tasks, as it does later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +81,9 @@ def main(quick: bool, cases: tuple[Case, ...] | None = None) -> dict[str, object
     cases, seconds = cases or (QUICK if quick else FULL), QUICK_SECONDS if quick else SECONDS
     results: dict[str, dict[str, Told]] = {}
     with tempfile.TemporaryDirectory(prefix="progressive-near-", ignore_cleanup_errors=True) as directory:
-        for few in FEW:
-            penstock(Path(directory) / f"few-{few.name}", few, vectors(few))
         for case in cases:
+            few = replace(case, rows=min(case.rows, WARM))
+            penstock(Path(directory) / f"few-{few.name}", few, vectors(few))
             sides = vectors(case)
             peers = {"numpy": brute_force(case, sides, seconds), "duckdb": in_duckdb(case, sides, seconds / 2)}
             own = penstock(Path(directory) / case.name, case, sides)
@@ -222,4 +224,6 @@ def summarise(cases: tuple[Case, ...], results: Mapping[str, Mapping[str, Told]]
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    main(parser.parse_args().quick)
+    parser.add_argument("--only", choices=[case.name for case in FULL])
+    told = parser.parse_args()
+    main(told.quick, tuple(case for case in (QUICK if told.quick else FULL) if told.only in (None, case.name)))

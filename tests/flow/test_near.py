@@ -169,6 +169,15 @@ def test_rows_are_spread_over_the_shards():
         assert query.progress().epochs[-1].operators["join0"].state_rows == pytest.approx(400 * (1 + copies), rel=0.1)
 
 
+def test_two_joins_that_are_spread_give_what_a_full_join_does():
+    """As docs/progressive.md says."""
+    ours, theirs = vectors(2, 80, 5, 0.2)
+    pairs = joined(ours, theirs, distance=0.2, how="left", shards=3)
+    alone = Counter((None, j) for j, _ in joined(theirs, ours, distance=0.2, how="anti", shards=3).elements())
+    assert alone
+    assert pairs + alone == joined(ours, theirs, distance=0.2, how="full", shards=3)
+
+
 def test_near_in_time_as_well():
     ours, theirs = vectors(3, 60, 2, 0.3)
     wanted = Counter(

@@ -134,7 +134,7 @@ SELDOM = [
 def run(spark, folder: Path, feeds: list[Feed], memory: int, *, end: bool, **asked) -> tuple[int, int, int]:
     """Join two streams: the number of pairs, the sum of their ids, the most bytes of state."""
     flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory=memory)
-    left, right = (flow.source(feed.stream(spark), time="t", name=feed.folder.name) for feed in feeds)
+    left, right = (flow.source(feed.stream(spark), time="t", name=feed.folder.name, payload="row") for feed in feeds)
     found = []
     pairs = left.join(right, **asked).where("id_right IS NOT NULL").select("id", "id_right")
     pairs.foreach_epoch(
