@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
+from penstock.operators.window_join import WindowJoin
 from tests.oracle.near import are_near, is_somewhere, near_pairs
 
 
@@ -176,6 +177,15 @@ def test_two_joins_that_are_spread_give_what_a_full_join_does():
     alone = Counter((None, j) for j, _ in joined(theirs, ours, distance=0.2, how="anti", shards=3).elements())
     assert alone
     assert pairs + alone == joined(ours, theirs, distance=0.2, how="full", shards=3)
+
+
+def test_arrivals_are_sorted_by_site_only_where_there_are_many():
+    """Those of one site meet all of its pages, in any order."""
+    few, many = (
+        WindowJoin(on=(), within=pk.always(), how="inner", matching=on)
+        for on in (pk.near("v", distance=1), pk.near(["x", "y"], distance=1))
+    )
+    assert (few.arrivals(10**9, share=1), many.arrivals(10**9, share=1)) == ("streamed", "sorted")
 
 
 def test_near_in_time_as_well():

@@ -14,7 +14,7 @@ from penstock.core.errors import ConfigError, StateError
 from penstock.core.methods import ByMethod, Methods
 from penstock.core.operator import Arrivals, NullKeys, Operator, Origin, State, Timing, sorted_if_large
 from penstock.core.progress import Bounds
-from penstock.core.routes import KEYED, Route
+from penstock.core.routes import KEYED, Cells, Route
 from penstock.core.rows import RowType, show_keys
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.core.within import LEFT, RIGHT, Always, Band, Within, horizon, reach_end
@@ -225,11 +225,12 @@ class WindowJoin(ByMethod[JoinMethod]):
     def arrivals(self, held: int, share: int) -> Arrivals:
         """A method that keeps recent rows in memory gains by seeing both ports at about the same time.
 
-        Of much state, sorted arrivals meet few pages each.
+        Of much state, sorted arrivals meet few pages each; but where rows of a site meet whatever their keys, all.
         """
         if self.defers:
             return "spooled"
-        return sorted_if_large(held, share)
+        sited = self.matching is None or isinstance(self.route(LEFT), Cells)
+        return sorted_if_large(held, share) if sited else "streamed"
 
     @property
     def may_change(self) -> frozenset[str]:
