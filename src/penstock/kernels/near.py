@@ -35,8 +35,12 @@ _PAIR = 16
 _LIKELY = 8
 """Of a block's pairs, one in so many are looked at together that may be near: where they are, and how sure that is."""
 
-_CONVERTED = 1 << 16
-"""Numbers that are brought to float32 at a time, and about as many in float64 are compared at a time."""
+_CONVERTED, _LEAST_CONVERTED = 1 << 16, 1 << 11
+"""Numbers that are brought to float32 at a time, and about as many in float64 are compared at a time; and the fewest,
+where there is little room."""
+
+_NUMBER = 40
+"""Bytes that such a number takes meanwhile: what was read, what that is compared with, and what comes of it."""
 
 _GATHERED = 1 << 12
 """Pairs that are given at a time, at least, but for the last."""
@@ -98,7 +102,7 @@ class Radius:
 def near_pairs(
     ours: tuple[Hashes, Points], theirs: tuple[Hashes, Points], grid: Grid, radius: Radius, room: int
 ) -> Iterator[tuple[Indices, Indices]]:
-    """All pairs of rows of one site that are near each other, once each; takes about `room` bytes.
+    """All pairs of rows of one site that are near each other, once each; takes `room` bytes, and about half of it again.
 
     Rows are sorted by their hashes. The first 32 bits of a hash are a site, the others the code of a cell.
 
@@ -139,7 +143,7 @@ def _in_blocks(
 ) -> Iterator[tuple[Indices, Indices]]:
     for first, other in shared_sites(ours[0], theirs[0]):
         i, j = np.arange(first.start, first.stop), np.arange(other.start, other.stop)
-        scale = _Scale.of(ours[1], i, theirs[1], j, radius) if ours[1].dimensions > _MANY else None
+        scale = _Scale.of(ours[1], i, theirs[1], j, radius, room) if ours[1].dimensions > _MANY else None
         if scale is not None and scale.precise:
             yield from _in_one_scale(ours, i, theirs, j, grid, radius, scale, room)
             continue
@@ -220,7 +224,7 @@ def _all_pairs(
     ours: Points, i: Indices, theirs: Points, j: Indices, radius: Radius, room: int
 ) -> Iterator[tuple[Indices, Indices]]:
     """The pairs of some rows with some others."""
-    scale = _Scale.of(ours, i, theirs, j, radius)
+    scale = _Scale.of(ours, i, theirs, j, radius, room)
     sizes = Sizes.of(scale, room)
     for others in _cut(j, sizes.rows):
         right = _Taken(theirs, others, _Factor.right(scale, theirs, others))
@@ -264,7 +268,7 @@ class _Comparison:
         i, j = self.ours.rows[a], self.theirs.rows[b]
         ours, theirs = self.ours.points, self.theirs.points
         unsure = np.flatnonzero(~sure)
-        for some in _cut(unsure, max(1, _CONVERTED // ours.dimensions)) if unsure.size else ():
+        for some in _cut(unsure, self.scale.at_once) if unsure.size else ():
             sure[some] = squared_distances(ours.take(i[some]), theirs.take(j[some])) <= self.radius.limit
         if sure.any():
             yield (i, j) if sure.all() else (i[sure], j[sure])
@@ -290,19 +294,23 @@ class _Scale:
     """Whether products would say nothing: squares are no numbers."""
     precise: bool
     """Whether vectors lie near enough to each other for products to tell which are near."""
+    at_once: int
+    """Vectors that are read at a time."""
 
     @classmethod
-    def of(cls, ours: Points, i: Indices, theirs: Points, j: Indices, radius: Radius) -> _Scale:
-        """By a sample of both."""
-        a, b = (points.take(rows[:: -(-rows.size // _SAMPLE)]) for points, rows in ((ours, i), (theirs, j)))
-        exponent = int(np.frexp(radius.length)[1])
+    def of(cls, ours: Points, i: Indices, theirs: Points, j: Indices, radius: Radius, room: int) -> _Scale:
+        """By a sample of both. What is read at a time takes half of `room` besides."""
         dimensions = ours.dimensions
+        at_once = max(1, max(_LEAST_CONVERTED, min(_CONVERTED, room // 2 // _NUMBER)) // dimensions)
+        sample = min(_SAMPLE, at_once)
+        a, b = (points.take(rows[:: -(-rows.size // sample)]) for points, rows in ((ours, i), (theirs, j)))
+        exponent = int(np.frexp(radius.length)[1])
         with np.errstate(over="ignore", invalid="ignore"):
             middle = b.mean(axis=0)
             largest = max(
                 float(_squares(np.ldexp(points.take(some) - middle, -exponent)).max())
                 for points, rows in ((ours, i), (theirs, j))
-                for some in _cut(rows, max(1, _CONVERTED // dimensions))
+                for some in _cut(rows, at_once)
             )
             kind = np.float32 if largest < _LARGEST else np.float64
             limit = float(np.ldexp(np.ldexp(radius.limit, -exponent), -exponent)) * (1 + _ROUNDING)
@@ -310,7 +318,7 @@ class _Scale:
             if largest < _LARGEST and dimensions > _MANY:
                 order = _first_dimensions(np.ldexp(a - middle, -exponent), np.ldexp(b - middle, -exponent), limit)
         whole, blind = order.size == dimensions, not largest < 1e300
-        return cls(middle, exponent, kind, order, limit, whole, blind, precise=largest < _PRECISE)
+        return cls(middle, exponent, kind, order, limit, whole, blind, largest < _PRECISE, at_once)
 
     @property
     def error(self) -> float:
@@ -360,7 +368,7 @@ class _Factor(NamedTuple):
     def _of(cls, scale: _Scale, points: Points, which: Indices, times: int) -> _Factor:
         rows = np.empty((which.size, scale.order.size + 2), scale.kind)
         squares = np.empty(which.size)
-        step = max(1, _CONVERTED // points.dimensions)
+        step = scale.at_once
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, which.size, step):
                 part = slice(start, start + step)

@@ -89,7 +89,7 @@ class Points:
     def take(self, which: Indices | slice) -> Matrix:
         """Some of the vectors as float64; of length 1 each if only directions count."""
         if self._matrix is not None:
-            taken = self._matrix[which].astype(np.float64)
+            taken = self._matrix[which].astype(np.float64, copy=False)
         else:
             taken = np.stack([column[which].astype(np.float64, copy=False) for column in self._columns], axis=1)
         return unit(taken) if self._unit else taken

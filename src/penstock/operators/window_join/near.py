@@ -218,7 +218,7 @@ class NearVectors(Matching):
         with budget.hold(copied, "vectors to compare"):
             a, b = self.points(mine.columns), self.points(theirs.columns)
             work = budget.room // 2
-            with budget.hold(work, "comparing vectors"):
+            with budget.hold(work + work // 2, "comparing vectors"):
                 grid = self.grid(a.dimensions)
                 yield from near_pairs((mine.hashes, a), (theirs.hashes, b), grid, self.radius, work)
 
