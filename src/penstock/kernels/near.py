@@ -102,7 +102,7 @@ class Radius:
 def near_pairs(
     ours: tuple[Hashes, Points], theirs: tuple[Hashes, Points], grid: Grid, radius: Radius, room: int
 ) -> Iterator[tuple[Indices, Indices]]:
-    """All pairs of rows of one site that are near each other, once each; takes `room` bytes, and about half of it again.
+    """All pairs of rows of one site that are near each other, once each; takes `room` bytes, and half of it again.
 
     Rows are sorted by their hashes. The first 32 bits of a hash are a site, the others the code of a cell.
 
