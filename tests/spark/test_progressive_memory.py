@@ -31,6 +31,9 @@ DIMENSIONS = 128
 INSIDE = 24
 """Bytes of an id, a time and a hash."""
 
+WARM = 4000
+"""Rows that are joined before memory is measured: enough for NumPy to have the buffers that matrix products take."""
+
 CORNERS = ("x1", "y1", "x2", "y2")
 PLAIN = {"t": pa.int64(), "id": pa.int64()}
 
@@ -154,7 +157,7 @@ def test_private_memory_stays_within_the_share_whatever_the_state(
 ):
     """The right rows have a copy in both shards where they go everywhere."""
     rows_of, memory, asked = KINDS[kind], MEMORY[kind], {"on": ON[kind, route], "method": method, "how": how}
-    run(spark, tmp_path / "warm", rows_of.feeds(tmp_path / "warm", 1000), memory, end=True, **asked)
+    run(spark, tmp_path / "warm", rows_of.feeds(tmp_path / "warm", WARM), memory, end=True, **asked)
     baseline = max(private_memory().values())
     copies = 3 if route == "everywhere" else 2
     rows = times * memory // copies // rows_of.width
