@@ -124,7 +124,7 @@ WIDE_CHAINS = [
             (READING, "jvm", "frames", "spark", "source"),
             (STAGED, "driver", "frames", "spark", "source"),
             (PLANNED, "driver", "mixed", "spark", "segments"),
-            (PLANNED, "jvm", "frames", "spark", "row"),
+            (PLANNED, "jvm", "frames", "spark", "segments"),
             (WRITTEN, "driver", "frames", "spark", "source"),
             (COMMITTED, "driver", "files", "tasks", "source"),
             (PLANNED, "driver", "frames", "driver", "segments"),
