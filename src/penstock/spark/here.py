@@ -7,6 +7,7 @@ takes no more memory than a task: an epoch that turns out to need more is starte
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from penstock.core.budget import Budget
 from penstock.core.errors import BudgetError, ConfigError
 from penstock.core.files import InputFile, pruned
 from penstock.core.operator import Out
@@ -45,11 +47,8 @@ ROWS_HERE = 2
 READ_HERE = 16
 """The part of it that is read of a file at a time,"""
 
-FETCHED_HERE = 4
-"""and the part that rows may take which Spark sends."""
-
-_PIECE = 1 << 18
-"""Rows of those that are looked at at a time."""
+FETCHED_HERE = 2
+"""and the part that rows may take which Spark sends: they go, batch by batch, as what is kept of them comes."""
 
 
 class EpochHere:
@@ -86,12 +85,10 @@ class EpochHere:
         self._budget = budget = TrimmedBudget(course.share // ROWS_HERE)
         budget.give_back()
         pieces: dict[SourceNode, Sequence[Iterator[pa.Table]]] = {s: self._runs(s) for s in self._files}
-        with budget.tab("rows that Spark sends") as charge:
-            fetched = self._fetched(batch)
-            charge(sum(rows.nbytes for rows in fetched.values()))
-            for source in list(fetched):
-                pieces[source] = [_slices(fetched.pop(source))]
-            run = Epoch(course, self._plan, self._flow.sinks, pieces, workers, self._followed, budget, self._threads)
+        fetched = self._fetched(batch)
+        for source in list(fetched):
+            pieces[source] = [_let_go(_charged(fetched.pop(source), budget), budget)]
+        run = Epoch(course, self._plan, self._flow.sinks, pieces, workers, self._followed, budget, self._threads)
         self.tracks = run.tracks
         planned()
         again = [sink for sink in self._flow.sinks if sink.delivery == "exactly once" or drops(sink)]
@@ -172,9 +169,22 @@ class EpochHere:
         return [read_placed(files, part, columns, source.row, source.lets_go, size, texts="encoded") for part in parts]
 
 
-def _slices(rows: pa.Table) -> Iterator[pa.Table]:
-    for start in range(0, rows.num_rows, _PIECE):
-        yield rows.slice(start, _PIECE)
+def _charged(rows: pa.Table, budget: Budget) -> deque[pa.RecordBatch]:
+    """Rows that Spark sent, batch by batch."""
+    batches = deque(rows.to_batches())
+    for batch in batches:
+        budget.charge(batch.nbytes, "rows that Spark sends")
+    return batches
+
+
+def _let_go(batches: deque[pa.RecordBatch], budget: Budget) -> Iterator[pa.Table]:
+    """The same; each goes before the next comes."""
+    while batches:
+        batch = batches.popleft()
+        size = batch.nbytes
+        yield pa.Table.from_batches([batch])
+        del batch
+        budget.release(size)
 
 
 class _Workers:
