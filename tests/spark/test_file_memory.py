@@ -20,7 +20,9 @@ VERY_WIDE = 3000
 """Bytes of payload where it is left behind."""
 
 EPOCHS = 8
-"""So many that some, and not all, of an epoch's rows fit in the driver."""
+
+FRAME_EPOCHS = 4
+"""So many that some, and not all, rows that Spark sends fit in the driver."""
 
 
 def run(spark, folder: Path, feeds: list[Feed], frames: bool, payload: str = "row") -> tuple[int, int, set[str]]:
@@ -57,9 +59,10 @@ def test_private_memory_stays_within_the_share_wherever_an_epoch_runs(
         monkeypatch.setattr(Placement, "choose", lambda self, nbytes: ("tasks", "said"))
     memory = drivers_memory if place == "driver" else private_memory
     rows = int(times * MEMORY / 2 / (WIDE + 40))
-    feeds = two_streams(tmp_path / "big", rows, EPOCHS)
+    epochs = FRAME_EPOCHS if frames else EPOCHS
+    feeds = two_streams(tmp_path / "big", rows, epochs)
     for name in ("warm", "warmer"):
-        run(spark, tmp_path / name, two_streams(tmp_path / name, 2000, EPOCHS), frames)
+        run(spark, tmp_path / name, two_streams(tmp_path / name, 2000, epochs), frames)
     # What tests before this one have left in this process is not the flow's.
     gc.collect()
     baseline = max(memory().values())
