@@ -332,7 +332,8 @@ def retire(records: Records, source: str, live: Callable[[int], bool], until: in
             continue
         kept = _named_in(records, source, first) if live(first) else frozenset()
         for name in some:
-            gone = delete_segments(f"{records.uri}/{folder}/{name}", kept)
+            ours = frozenset(segment for attempt, segment in kept if attempt == name)
+            gone = delete_segments(f"{records.uri}/{folder}/{name}", ours)
             count, size = count + gone[0], size + gone[1]
     for match in filter(None, map(_RECORD.fullmatch, names)):
         if int(match[1]) < until and not live(int(match[1])):
@@ -349,12 +350,11 @@ def _record_of(source: str, first: int) -> str:
     return f"{_folder_of(source)}/{first:012d}.json"
 
 
-def _named_in(records: Records, source: str, first: int) -> frozenset[str]:
-    """The names of the segments that a record knows."""
+def _named_in(records: Records, source: str, first: int) -> frozenset[tuple[str, str]]:
+    """The segments that a record knows: the folder of the attempt that wrote each, and its name."""
     record = records.read(_record_of(source, first))
-    return frozenset(
-        Unit.from_json(each).portion.path.rpartition("/")[2] for each in (record or {"units": ()})["units"]
-    )
+    paths = (Unit.from_json(each).portion.path for each in (record or {"units": ()})["units"])
+    return frozenset((folder.rpartition("/")[2], name) for folder, _, name in (path.rpartition("/") for path in paths))
 
 
 _NOTED: dict[tuple[str, str], dict[int, Unit]] = {}
