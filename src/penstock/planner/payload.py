@@ -29,6 +29,9 @@ _FOUND, _COLUMN = 5e-8, 2e-8
 _TAKEN = 1e-10
 """and to take a byte of it, beyond what a join takes that copies it from rows in state: `benchmarks/multi_way.py`."""
 
+_CRAMPED = 1_500_000
+"""Room up to which `auto` lets payload travel: to fetch it in so small pieces takes longer than pages that hold it."""
+
 _FIRST = 100_000
 """Rows that an epoch is taken to have before one was seen."""
 
@@ -67,6 +70,8 @@ class HomePilot:
     (True, True)
     >>> HomePilot("auto", width=30, joins=1).late, HomePilot("auto", width=60).late
     (False, False)
+    >>> HomePilot("auto", width=3000, joins=1, room=1e6).late
+    False
     """
 
     asked: Payload
@@ -93,7 +98,12 @@ class HomePilot:
     @property
     def late(self) -> bool:
         """Whether rows of the next epoch leave their payload behind."""
-        return self.asked in _STAYS or (self.asked == "auto" and self._running.current == "source")
+        return self.asked in _STAYS or (self.asked == "auto" and not self.cramped and self._running.current == "source")
+
+    @property
+    def cramped(self) -> bool:
+        """Whether the memory of a task is too small to fetch payload in pieces of some size."""
+        return 0 < self.room < _CRAMPED
 
     def costs(self, rows: float, partials: float, results: float, beside: float = 0.0) -> dict[str, float]:
         """Seconds for an epoch of so many rows of the source that come into partial results and results.
@@ -154,6 +164,8 @@ class HomePilot:
         where = _STAYS.get(self.asked, _STAYS["source"]) if self.late else "travels with the rows"
         if self.asked != "auto":
             return f"{where}{self.why or f', as payload={self.asked!r} says'}"
+        if self.cramped:
+            return f"{where}: a task has too little memory to fetch it in large pieces"
         if self._seen is None:
             return f"{where}: nothing was measured yet"
         costs = self.costs(*self._seen, self._beside)
