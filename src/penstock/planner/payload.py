@@ -14,16 +14,16 @@ from typing import NamedTuple
 from penstock.core.files import Payload
 from penstock.planner.multi_way.switching import Switching
 
-_BROUGHT = {"driver": 4e-9, "tasks": 6e-9}
+_BROUGHT = {"driver": 6e-9, "tasks": 7e-9}
 """Seconds to decode, send and keep a byte of payload that travels, in the driver and in tasks;"""
 
-_SENT = {"driver": 1e-9, "tasks": 4e-9}
+_SENT = {"driver": 4e-9, "tasks": 4e-9}
 """to send and keep it once more with a partial result;"""
 
 _FETCHED = 3e-9
 """to decode a byte that stayed, and to keep it where rows are found by their number;"""
 
-_FOUND, _COLUMN = 5e-8, 2e-8
+_FOUND, _COLUMN = 5e-8, 1e-8
 """to put a row of a result in order and find it so, and for each of its columns,"""
 
 _TAKEN = 1e-10
@@ -68,7 +68,7 @@ class HomePilot:
     >>> pilot = HomePilot("auto", width=3000, joins=1)
     >>> pilot.late, pilot.costs(rows=1000, partials=1000, results=10)["source"] < 0.01
     (True, True)
-    >>> HomePilot("auto", width=30, joins=1).late, HomePilot("auto", width=60).late
+    >>> HomePilot("auto", width=10, joins=1).late, HomePilot("auto", width=30).late
     (False, False)
     >>> HomePilot("auto", width=3000, joins=1, room=1e6).late
     False
