@@ -36,21 +36,21 @@ def after(some: Homes, epochs: int, results: int, in_driver: bool = True) -> set
 
 
 def test_payload_of_both_travels_where_both_fit_the_driver():
-    assert after(homes(room=70e6), 8, results=20 * COUNT) == set()
+    assert after(homes(room=70e6), 8, results=25 * COUNT) == set()
 
 
 def test_of_two_that_turn_out_not_to_fit_together_one_stays():
     some = homes(room=70e6)
-    assert after(some, 8, results=10 * COUNT) == set()
-    assert after(some, 1, results=10 * COUNT, in_driver=False) == {"a"}
-    assert [after(some, 1, results=10 * COUNT) for _ in range(8)] == [{"a"}] * 8
+    assert after(some, 8, results=25 * COUNT) == set()
+    assert after(some, 1, results=25 * COUNT, in_driver=False) == {"a"}
+    assert [after(some, 1, results=25 * COUNT) for _ in range(8)] == [{"a"}] * 8
 
 
 def test_what_does_not_fit_alone_either_stays():
     some = homes(room=70e6)
-    after(some, 8, results=10 * COUNT)
-    assert after(some, 2, results=10 * COUNT, in_driver=False) == {"a", "b"}
-    assert [after(some, 1, results=10 * COUNT) for _ in range(8)] == [{"a", "b"}] * 8
+    after(some, 8, results=25 * COUNT)
+    assert after(some, 2, results=25 * COUNT, in_driver=False) == {"a", "b"}
+    assert [after(some, 1, results=25 * COUNT) for _ in range(8)] == [{"a", "b"}] * 8
 
 
 def test_payload_that_spark_would_scan_is_guessed_to_cost_what_tasks_take():
@@ -58,7 +58,7 @@ def test_payload_that_spark_would_scan_is_guessed_to_cost_what_tasks_take():
     a, b = (flow.source(ROWS, time="t", name=name) for name in "ab")
     joined = a.join(b, on="k", within=pk.band(5, 5))
     joined.to_memory()
-    for width, stays in ((50, False), (1000, True)):
+    for width, stays in ((10, False), (1000, True)):
         late, why = guessed(a._node, width, 1, operators_needed(flow._sinks))
         assert late is stays
         assert why.startswith("for a million rows that all become results, predicted to take")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from penstock.core.files import Payload
 from penstock.planner.multi_way.switching import Switching
 
-_BROUGHT = {"driver": 6e-9, "tasks": 7e-9}
+_BROUGHT = {"driver": 6e-9, "tasks": 9e-9}
 """Seconds to decode, send and keep a byte of payload that travels, in the driver and in tasks;"""
 
 _SENT = {"driver": 4e-9, "tasks": 4e-9}
