@@ -53,6 +53,14 @@ def test_what_does_not_fit_alone_either_stays():
     assert [after(some, 1, results=25 * COUNT) for _ in range(8)] == [{"a", "b"}] * 8
 
 
+def test_epochs_in_tasks_do_not_make_the_memory_of_tasks_smaller():
+    some = homes(room=70e6)
+    for _ in range(8):
+        some.learn({"a": 100, "b": 100}, {"join0": OperatorReport(rows_out=2_500)}, in_driver=False)
+    assert all(pilot.room < 1e6 and "too little memory" not in pilot.says() for pilot in some.pilots.values())
+    assert after(some, 8, results=COUNT // 10, in_driver=False) == {"a", "b"}
+
+
 def test_payload_that_spark_would_scan_is_guessed_to_cost_what_tasks_take():
     flow = pk.LocalFlow()
     a, b = (flow.source(ROWS, time="t", name=name) for name in "ab")

@@ -17,7 +17,7 @@ from penstock.planner.multi_way.switching import Switching
 _BROUGHT = {"driver": 6e-9, "tasks": 9e-9}
 """Seconds to decode, send and keep a byte of payload that travels, in the driver and in tasks;"""
 
-_SENT = {"driver": 4e-9, "tasks": 4e-9}
+_SENT = 4e-9
 """to send and keep it once more with a partial result;"""
 
 _FETCHED = 3e-9
@@ -86,6 +86,8 @@ class HomePilot:
     changes: int = 0
     """How often it has changed its mind."""
     _running: Switching = field(init=False)
+    _cramped: bool = field(init=False)
+    """Whether tasks have too little memory to fetch payload in large pieces, whatever `room` turns out to be."""
     _seen: Seen | None = None
     _beside: float = 0.0
     _epochs: int = 0
@@ -94,16 +96,13 @@ class HomePilot:
         first = self.costs(_FIRST, _FIRST * self.joins, _FIRST)
         stays = first["source"] < (1 - _GUESSED) * first["row"]
         self._running = Switching("source" if stays else "row", since=-_DWELL, dwell=_DWELL)
+        self._cramped = 0 < self.room < _CRAMPED
 
     @property
     def late(self) -> bool:
         """Whether rows of the next epoch leave their payload behind."""
-        return self.asked in _STAYS or (self.asked == "auto" and not self.cramped and self._running.current == "source")
-
-    @property
-    def cramped(self) -> bool:
-        """Whether the memory of a task is too small to fetch payload in pieces of some size."""
-        return 0 < self.room < _CRAMPED
+        stays = self._running.current == "source" and not self._cramped
+        return self.asked in _STAYS or (self.asked == "auto" and stays)
 
     def costs(self, rows: float, partials: float, results: float, beside: float = 0.0) -> dict[str, float]:
         """Seconds for an epoch of so many rows of the source that come into partial results and results.
@@ -113,7 +112,7 @@ class HomePilot:
         touched = min(rows, results)
         place = "driver" if self.width * (rows + partials) + beside <= self.room else "tasks"
         return {
-            "row": self.width * (rows * _BROUGHT[place] + partials * _SENT[place]),
+            "row": self.width * (rows * _BROUGHT[place] + partials * _SENT),
             "source": self.width * touched * _FETCHED
             + results * (_FOUND + self.columns * _COLUMN + self.width * _TAKEN),
         }
@@ -164,7 +163,7 @@ class HomePilot:
         where = _STAYS.get(self.asked, _STAYS["source"]) if self.late else "travels with the rows"
         if self.asked != "auto":
             return f"{where}{self.why or f', as payload={self.asked!r} says'}"
-        if self.cramped:
+        if self._cramped:
             return f"{where}: a task has too little memory to fetch it in large pieces"
         if self._seen is None:
             return f"{where}: nothing was measured yet"

@@ -20,8 +20,8 @@ from penstock.runtime.several import SeveralStreams
 from penstock.runtime.tracks import Tracks
 from penstock.storage.versioned import Ledger, Plan, next_ledger
 
-_IN_FLIGHT = 2
-"""The part of a task's share that rows in flight may take in the driver."""
+IN_FLIGHT = 2
+"""The part of a task's share that an epoch's rows, and results that wait for another operator, take in the driver."""
 
 
 class Course:
@@ -46,7 +46,7 @@ class Course:
         pilots = {node.name: pilot_for(self._asked(node)) for node in self.operators}
         self.pilots: dict[str, Steering] = {name: pilot for name, pilot in pilots.items() if pilot is not None}
         """The pilots of the operators whose method was left open."""
-        self.homes = Homes(self.sources, self.operators, self.share // _IN_FLIGHT)
+        self.homes = Homes(self.sources, self.operators, self.share // IN_FLIGHT)
         """Where the payload of sources is kept."""
         self._joins = SeveralStreams(self.operators, [sink.node for sink in sinks], self.homes)
         self._reports: dict[str, OperatorReport] = {}

@@ -27,6 +27,7 @@ from penstock.flow.graph import Node, OperatorNode, SelectNode, SourceNode, Wher
 from penstock.flow.report import OperatorReport
 from penstock.flow.sinks import MemorySink, ParquetSink, Sink
 from penstock.kernels.xxhash import can_xxhash
+from penstock.runtime.course import IN_FLIGHT
 from penstock.runtime.epoch import Epoch
 from penstock.runtime.shard import PortBounds
 from penstock.runtime.tracks import Tracks, followed
@@ -41,11 +42,8 @@ from penstock.storage.payload import read_placed
 from penstock.storage.scans import Portion
 from penstock.storage.versioned import Plan
 
-ROWS_HERE = 2
-"""The part of a task's share that an epoch's rows, and results that wait for another operator, may take here."""
-
 READ_HERE = 16
-"""The part of it that is read of a file at a time,"""
+"""The part of a task's share that is read of a file at a time,"""
 
 FETCHED_HERE = 2
 """and the part that rows may take which Spark sends: they go, batch by batch, as what is kept of them comes."""
@@ -82,7 +80,7 @@ class EpochHere:
     def _deliver(self, batch: DataFrame | None, planned: Callable[[], None]) -> dict[str, Counted]:
         course, epoch = self._flow.course, self._plan.epoch
         workers = _Workers(self._flow, self._plan, self.attempt)
-        self._budget = budget = TrimmedBudget(course.share // ROWS_HERE)
+        self._budget = budget = TrimmedBudget(course.share // IN_FLIGHT)
         budget.give_back()
         pieces: dict[SourceNode, Sequence[Iterator[pa.Table]]] = {s: self._runs(s) for s in self._files}
         fetched = self._fetched(batch)
@@ -205,7 +203,7 @@ class _Workers:
         task = self._flow.shard_task(node, plan, ports, self._attempt)
         # What an epoch's rows may take here is not for the shard.
         share = self._flow.course.share
-        task = replace(task, share=min(task.share, share - share // ROWS_HERE))
+        task = replace(task, share=min(task.share, share - share // IN_FLIGHT))
         for rows in task.here(dict(enumerate(arrivals))):
             if not node.config.finds_late:
                 yield Out("results", rows)
