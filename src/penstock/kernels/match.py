@@ -6,7 +6,7 @@ A page is only searched, never copied or walked, so it may be a view on a memory
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +42,37 @@ def ranges(page_hash: Hashes, page_time: Times, needle_hash: Hashes, lo: Times, 
         begin[hit] = _bisect(page_time, lo[hit], first, length, np.less)
         end[hit] = _bisect(page_time, hi[hit], first, length, np.less_equal)
     return begin, np.maximum(begin, end)
+
+
+Pairs = tuple[Indices, Indices]
+"""Places of rows of two sides that match, pair by pair."""
+
+
+def gathered(pairs: Iterable[Pairs], least: int) -> Iterator[Pairs]:
+    """The same pairs, so many at a time at least: results are made of few at once only where there are no more.
+
+    >>> some = [(np.array([n]), np.array([n + 1])) for n in range(3)]
+    >>> [i.tolist() for i, _ in gathered(some, 2)]
+    [[0, 1], [2]]
+    """
+    held: list[Pairs] = []
+    count = 0
+    for i, j in pairs:
+        if i.size:
+            held.append((i, j))
+            count += i.size
+        if count >= least:
+            yield _one(held)
+            held, count = [], 0
+    if held:
+        yield _one(held)
+
+
+def _one(pairs: list[Pairs]) -> Pairs:
+    if len(pairs) == 1:
+        return pairs[0]
+    i, j = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+    return i, j
 
 
 def expand(begin: Indices, end: Indices, limit: int) -> Iterator[tuple[Indices, Indices]]:

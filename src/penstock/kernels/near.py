@@ -17,6 +17,7 @@ import numpy.typing as npt
 from penstock.core.rows import Hashes, Indices
 from penstock.kernels.equal import Mask
 from penstock.kernels.grid import BITS, Grid, near_blocks
+from penstock.kernels.match import gathered
 from penstock.kernels.route import shared_sites
 from penstock.kernels.vectors import Matrix, Points, squared_distances
 
@@ -116,26 +117,7 @@ def near_pairs(
     if ours[0].size * theirs[0].size * ours[1].dimensions <= _FEW_NUMBERS:
         yield from _compared(ours, theirs, radius)
         return
-    yield from _gathered(_in_blocks(ours, theirs, grid, radius, room))
-
-
-def _gathered(pairs: Iterator[tuple[Indices, Indices]]) -> Iterator[tuple[Indices, Indices]]:
-    """The same pairs, few at a time as they are found, many at a time."""
-    held: list[tuple[Indices, Indices]] = []
-    count = 0
-    for some in pairs:
-        held.append(some)
-        count += some[0].size
-        if count >= _GATHERED:
-            yield _joined(held)
-            held, count = [], 0
-    if held:
-        yield _joined(held)
-
-
-def _joined(pairs: list[tuple[Indices, Indices]]) -> tuple[Indices, Indices]:
-    i, j = (np.concatenate(side) for side in zip(*pairs, strict=True))
-    return i, j
+    yield from gathered(_in_blocks(ours, theirs, grid, radius, room), _GATHERED)
 
 
 def _in_blocks(

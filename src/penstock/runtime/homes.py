@@ -33,7 +33,7 @@ class Homes:
             source.name: HomePilot(
                 source.payload,
                 source.width,
-                len(self._partials(source)),
+                len(_partials(source, operators)),
                 source.why,
                 columns=max(1, len(source.lets_go)),
                 room=room,
@@ -50,20 +50,14 @@ class Homes:
         together = math.fsum(brought.values())
         for source in self._sources:
             pilot = self.pilots[source.name]
-            out = {node: operators[node.name].rows_out for node in self._met(source)}
-            partials = sum(out[node] for node in self._partials(source))
+            out = {node: operators[node.name].rows_out for node in _met(source, self._operators)}
+            partials = sum(out[node] for node in _partials(source, self._operators))
             if not in_driver and together:
                 pilot.room = min(pilot.room, _LESS * together)
             # One after the other: two sources that fit alone may not fit together.
             beside = math.fsum(size for name, size in brought.items() if name != source.name)
             pilot.learn(rows[source.name], partials, sum(out.values()) - partials, beside)
             brought[source.name] = pilot.brings
-
-    def _met(self, source: SourceNode) -> list[OperatorNode]:
-        return _met(source, self._operators)
-
-    def _partials(self, source: SourceNode) -> list[OperatorNode]:
-        return _partials(source, self._operators)
 
     def told(self, in_segments: Mapping[str, int]) -> list[str]:
         """Lines for `explain()` on where payload is; `in_segments` are the bytes there, by source."""

@@ -45,9 +45,10 @@ def give_back(limit: int = 0, held: int = 0) -> None:
     It costs milliseconds, and as many again until memory is back. Where `limit` is a large one, of which `held` bytes
     are in use, nothing is done while what this process took since the last time is little beside it.
     """
-    private = _private_memory()
-    if limit >= _SMALL_SHARE and private and 0 <= private - _LEFT.nbytes <= held + limit // _KEPT:
-        return
+    if limit >= _SMALL_SHARE:
+        private = _private_memory()
+        if private and 0 <= private - _LEFT.nbytes <= held + limit // _KEPT:
+            return
     _return_it()
     _LEFT.nbytes = _private_memory()
 

@@ -27,7 +27,7 @@ from penstock.spark.schemas import Schemas
 from penstock.spark.segments import SegmentStream
 from penstock.spark.source_rows import SOURCE, SourceRows
 from penstock.spark.task import ShardTask, packed
-from penstock.spark.types import col, union
+from penstock.spark.types import col, each_of, union
 from penstock.storage.scans import Portion, portions
 from penstock.storage.versioned import Checkpoint, Plan
 
@@ -233,8 +233,7 @@ def _scans(source: SourceNode) -> list[int]:
     """What identifies the streams that a DataFrame reads."""
     if source not in _KNOWN:
         leaves = _given(source)._jdf.queryExecution().analyzed().collectLeaves()
-        found = (leaves.apply(place) for place in range(leaves.size()))
-        _KNOWN[source] = [int(leaf.output().apply(0).exprId().id()) for leaf in found if leaf.isStreaming()]
+        _KNOWN[source] = [int(leaf.output().apply(0).exprId().id()) for leaf in each_of(leaves) if leaf.isStreaming()]
     return _KNOWN[source]
 
 

@@ -16,6 +16,7 @@ from penstock.spark.file_stream import FileStream
 from penstock.spark.parquet_frames import PlacedFrame
 from penstock.spark.segments import SegmentStream
 from penstock.spark.session import exists
+from penstock.spark.types import each_of
 from penstock.storage.files import is_within, local_path
 from penstock.storage.spark_log import SparkLog
 
@@ -57,10 +58,8 @@ def folders_read(data: DataFrame | FileStream | SegmentStream | PlacedFrame) -> 
     if isinstance(data, FileStream):
         # The commits of a Delta table may be cleaned up; whoever reads them tells if they are still needed.
         return {data.files.path: data.files.format == "delta"}
-    leaves = data._jdf.queryExecution().analyzed().collectLeaves()
-    relations = (leaves.apply(place) for place in range(leaves.size()))
     found = {}
-    for relation in relations:
+    for relation in each_of(data._jdf.queryExecution().analyzed().collectLeaves()):
         if relation.getClass().getSimpleName() == "StreamingRelation":
             options = relation.dataSource().options()
             given = {name: options.get(name) for name in ("path", "ignoreMissingFiles")}

@@ -7,7 +7,7 @@ before anything else becomes of them. Only columns that a DataFrame passes on st
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from penstock.core.errors import StateError
 from penstock.core.files import Path
 from penstock.kernels.xxhash import xxhash64
 from penstock.spark.source_rows import SOURCE
-from penstock.spark.types import col, long, nulls
+from penstock.spark.types import col, each_of, long, nulls
 from penstock.storage.payload import Paths
 
 FILE = "__file"
@@ -71,7 +71,7 @@ def parquet_scan(rows: DataFrame) -> ParquetScan | str:
     if isinstance(found, str):
         return found
     relation, projects = found
-    shown = {_id(each): str(each.name()) for each in _all(rows._jdf.queryExecution().analyzed().output())}
+    shown = {_id(each): str(each.name()) for each in each_of(rows._jdf.queryExecution().analyzed().output())}
     for project in projects:
         shown = _before(project, shown)
     return _scan(relation, shown, rows)
@@ -111,7 +111,7 @@ _SAID = {
 def _before(project: Any, shown: Mapping[int, str]) -> dict[int, str]:
     """What attributes are called in the end that come into a projection and leave it as they are."""
     found: dict[int, str] = {}
-    for each in _all(project.projectList()):
+    for each in each_of(project.projectList()):
         kind, name = each.getClass().getSimpleName(), shown.get(_id(each))
         given = each.child() if kind == "Alias" else each
         if name is not None and given.getClass().getSimpleName() == "AttributeReference":
@@ -125,7 +125,7 @@ def _why_not(rows: DataFrame, source: Any) -> str | None:
     kind = str(source.className())
     if kind.lower() != "parquet" and not kind.endswith(".ParquetFileFormat"):
         return f"it reads {kind}, not Parquet files"
-    options = {str(each._1()).lower(): str(each._2()).lower() for each in _all(source.options().toSeq())}
+    options = {str(each._1()).lower(): str(each._2()).lower() for each in each_of(source.options().toSeq())}
     if options.get("cleansource", "off") != "off":
         return "Spark deletes or moves its files once they are read (cleanSource)"
     for name in ("ignoreCorruptFiles", "ignoreMissingFiles"):
@@ -137,10 +137,10 @@ def _why_not(rows: DataFrame, source: Any) -> str | None:
 
 def _scan(relation: Any, shown: Mapping[int, str], rows: DataFrame) -> ParquetScan:
     source = relation.dataSource()
-    apart = {str(each).lower() for each in _all(source.sourceInfo().partitionColumns())}
+    apart = {str(each).lower() for each in each_of(source.sourceInfo().partitionColumns())}
     kinds = {field.name: field.dataType for field in rows.schema}
     names = {}
-    for each in _all(relation.output()):
+    for each in each_of(relation.output()):
         name, ours = str(each.name()), shown.get(_id(each))
         if ours is not None and name.lower() not in apart and _reads_alike(kinds[ours]):
             names[ours] = name
@@ -158,11 +158,6 @@ def _reads_alike(kind: st.DataType) -> bool:
         return _reads_alike(kind.keyType) and _reads_alike(kind.valueType)
     plain = st.StringType | st.BinaryType | st.BooleanType | st.IntegralType | st.FractionalType
     return isinstance(kind, plain) and not isinstance(kind, st.CharType | st.VarcharType)
-
-
-def _all(some: Any) -> Iterator[Any]:
-    """The parts of a Scala sequence."""
-    return (some.apply(place) for place in range(some.size()))
 
 
 def _id(attribute: Any) -> int:
@@ -240,7 +235,7 @@ def _number(files: Mapping[str, int]) -> str:
 
     Arrays are no part of the code that Spark compiles, so the same code serves all epochs.
     """
-    hashed = {number: hashes_of(uri) for uri, number in files.items()}
+    hashed = {number: file_hashes(uri) for uri, number in files.items()}
     known = {one: number for number, some in hashed.items() for one in some}
     if len(known) < sum(map(len, hashed.values())):
         raise StateError(
@@ -261,10 +256,10 @@ def _number(files: Mapping[str, int]) -> str:
     return f"coalesce(try_element_at({mine}, {FILE}), {unknown})"
 
 
-def hashes_of(uri: str) -> set[int]:
+def file_hashes(uri: str) -> set[int]:
     """The hashes that Spark may give a file of its log: the log writes an empty authority, `_metadata` does not.
 
-    >>> len(hashes_of("file:///in/a.parquet")), len(hashes_of("s3://in/a.parquet"))
+    >>> len(file_hashes("file:///in/a.parquet")), len(file_hashes("s3://in/a.parquet"))
     (2, 1)
     """
     forms = {uri, uri.replace("file:///", "file:/", 1) if uri.startswith("file:///") else uri}

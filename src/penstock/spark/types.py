@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -32,6 +33,11 @@ def arrow_columns(schema: st.StructType) -> pa.Schema:
         raise ConfigError(
             f"These columns cannot be converted to Arrow: {error}. Cast them or leave them out."
         ) from error
+
+
+def each_of(sequence: Any) -> Iterator[Any]:
+    """The elements of a Scala sequence."""
+    return (sequence.apply(place) for place in range(sequence.size()))
 
 
 def nullable_columns(schema: st.StructType) -> st.StructType:

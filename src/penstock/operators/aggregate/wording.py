@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import MISSING, fields, is_dataclass
 
-_NAMED_BY = ("which",)
-"""Fields that say which of several functions it is."""
-
 
 def written(function: object) -> str:
     """A call that makes such a function.
@@ -24,7 +21,7 @@ def written(function: object) -> str:
     given = []
     for field in fields(function):
         value = getattr(function, field.name)
-        if field.name in _NAMED_BY:
+        if field.name == "which":
             name = value
         elif field.name == "root":
             name = "stddev" if value == "deviation" else "variance"

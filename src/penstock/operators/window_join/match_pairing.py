@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,7 @@ from penstock.core.budget import Budget
 from penstock.core.routes import SITE_BITS, Cells
 from penstock.core.rows import Hashes, Indices, RowType, hashes_of, times_of
 from penstock.core.within import LEFT
+from penstock.kernels.match import gathered
 from penstock.operators.window_join.config import WindowJoin
 from penstock.operators.window_join.matching import Looked, Matching
 from penstock.operators.window_join.pairing import PAIR, Mask, Pairing, bounded
@@ -67,7 +68,7 @@ class MatchPairing(Pairing):
         with self._budget.hold(room + 16 * mine.num_rows, "a chunk of output"):
             found = self._by.pairs(port, ours, others, self._cells, self._budget)
             near = (_where(i, j, (first[i] <= times[j]) & (times[j] <= last[i])) for i, j in found)
-            for i, j in _gathered(near, min(limit, _GATHERED)):
+            for i, j in gathered(near, min(limit, _GATHERED)):
                 for start in range(0, i.size, limit):
                     some, those = i[start : start + limit], j[start : start + limit]
                     for part in bounded(room, (mine, some), (theirs, those)):
@@ -76,28 +77,6 @@ class MatchPairing(Pairing):
 
 def _where(i: Indices, j: Indices, which: Mask) -> tuple[Indices, Indices]:
     return (i, j) if which.all() else (i[which], j[which])
-
-
-def _gathered(pairs: Iterable[tuple[Indices, Indices]], least: int) -> Iterator[tuple[Indices, Indices]]:
-    """The same pairs, so many at a time at least: results are made of few at once only where there are no more."""
-    held: list[tuple[Indices, Indices]] = []
-    count = 0
-    for i, j in pairs:
-        if i.size:
-            held.append((i, j))
-            count += i.size
-        if count >= least:
-            yield _joined(held)
-            held, count = [], 0
-    if held:
-        yield _joined(held)
-
-
-def _joined(pairs: Sequence[tuple[Indices, Indices]]) -> tuple[Indices, Indices]:
-    if len(pairs) == 1:
-        return pairs[0]
-    i, j = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
-    return i, j
 
 
 def _one_for_each(sites: Hashes) -> Hashes:
