@@ -1,6 +1,6 @@
-"""Who gets into the cache of master rows, and who has to leave: policies on frequencies, and the threshold.
+"""Admission to the cache of master rows, and eviction from it: policies based on frequencies, and the threshold.
 
-A candidate was matched by `f` waiting rows. It is offered if ``f >= threshold``; the rest is the policy's.
+A candidate that `f` waiting rows matched is offered if ``f >= threshold``; the policy decides whether it is admitted.
 """
 
 from __future__ import annotations
@@ -14,26 +14,27 @@ import numpy as np
 from penstock.core.rows import Indices
 
 Policy = Literal["strict", "paper", "decay"]
-"""`paper`: the newcomer replaces the least frequent. `strict`: only if it is more frequent. `decay`: as strict, but
-hits count as well, and all frequencies are halved every so many offers, so that what was hot once can leave."""
+"""`paper`: a candidate replaces the least frequent entry. `strict`: it does so only if it is more frequent. `decay`:
+like `strict`, but hits count as well, and all frequencies are halved after every `Front.halve` offers, so that entries
+that are no longer hot can leave."""
 
 Frequencies = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 class Verdict(NamedTuple):
-    """Which candidates get in, in the order they were offered, and which entries leave."""
+    """Which candidates are admitted, in the order they were offered, and which entries are evicted."""
 
     admitted: Indices
     evicted: Indices
     passing: int = 0
-    """How many candidates would get in and leave for another of them, if they came one by one."""
+    """How many candidates would be admitted and then evicted by a later one if they came one by one."""
 
 
 def strict(held: Frequencies, sizes: Indices, free: int, offered: Frequencies, needs: Indices) -> Verdict:
-    """Candidates, the most frequent first, take free room, then that of entries less frequent than they are.
+    """Candidates, the most frequent first, take free room, then replace entries that are less frequent.
 
-    What stays is what would if they came one by one: the most frequent of all, those that were there first on ties.
-    `sizes` and `needs` are rows: of one key there may be several.
+    The result is the same as if they came one by one: the most frequent of all stay, on ties those that came first.
+    `sizes` and `needs` are numbers of rows: a key may have several.
 
     >>> verdict = strict(np.array([5.0, 2.0]), np.array([1, 1]), 0, np.array([2.0, 3.0]), np.array([1, 1]))
     >>> verdict.admitted.tolist(), verdict.evicted.tolist()
@@ -54,7 +55,7 @@ def strict(held: Frequencies, sizes: Indices, free: int, offered: Frequencies, n
 def paper(held: Frequencies, sizes: Indices, free: int, offered: Frequencies, needs: Indices) -> Verdict:
     """Each candidate, one after the other, replaces the least frequent entry once there is no free room.
 
-    So of all but the last the most frequent stay, and the last does.
+    So the last candidate stays, and of all others the most frequent do.
 
     >>> verdict = paper(np.array([5.0, 4.0]), np.array([1, 1]), 0, np.array([2.0, 3.0]), np.array([1, 1]))
     >>> verdict.admitted.tolist(), verdict.evicted.tolist()
@@ -83,8 +84,8 @@ RULES: dict[Policy, Callable[[Frequencies, Indices, int, Frequencies, Indices], 
 class Threshold:
     """How often a row must have matched to be offered: falls while the cache has room, rises when it churns.
 
-    Looked at every `every` iterations: below 95 % full it falls by one, with evictions of more than 5 % of the cache
-    per iteration it rises by one, but not while rows are shed, which makes all rows rarer (§6-10).
+    Every `every` iterations, it falls by one if the cache is less than 95 % full, or rises by one if more than 5 % of
+    the cache was evicted per iteration, except while rows are shed, which makes all rows rarer (§6-10).
 
     >>> threshold = Threshold(10, every=1)
     >>> threshold.look(fill=0.5, evictions=0, slots=100, shedding=False)
@@ -99,7 +100,7 @@ class Threshold:
     iterations: int = 0
 
     def look(self, fill: float, evictions: int, slots: int, shedding: bool) -> None:
-        """One more iteration is over."""
+        """Record the end of an iteration, and adjust the threshold if it is time."""
         self.iterations += 1
         self.evictions += evictions
         if not self.adaptive or self.iterations % self.every:

@@ -1,4 +1,4 @@
-"""Puts stream rows and the master rows that they found together, in chunks that fit the budget."""
+"""Combines stream rows with the master rows that they match, in chunks that fit the budget."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Mask = npt.NDArray[np.bool_]
 _LARGEST_CHUNK = 1 << 16
 
 _AT_HAND = 1 << 20
-"""Bytes of master rows that stay close to the processor, in whatever order they are read."""
+"""Bytes of master rows that fit the processor's cache, so that they can be read in any order."""
 
 _FEW = 4
-"""So many times as many rows make it worth to look at the keys of master rows before they are met,"""
+"""New master rows are checked for unique keys only if there are at least this many times as many stream rows."""
 
 _KEY = 48
 """Bytes that a master row's key takes while rows are looked up by it."""
 
 _PAIR = 32
-"""Bytes that a pair takes while it is on its way: two indices, and their copies."""
+"""Bytes that a pair takes until it is emitted: two indices, and their copies."""
 
 
 class Answers:
@@ -47,31 +47,31 @@ class Answers:
         self._table_keys = config.table_keys
         self._budget = budget
         self._met: pa.RecordBatch | None = None
-        """The master rows that were met last,"""
+        """The master rows that were joined last."""
         self._unique: bool | None = None
-        """and whether each has another key, if that is known."""
+        """Whether the keys of `_met` are unique; None if unknown."""
 
     def keys(self, rows: pa.RecordBatch) -> list[pa.Array]:
         """The key columns of stream rows."""
         return [self._stream.column(rows, name) for name in self._stream.keys]
 
     def master_keys(self, master: pa.RecordBatch) -> list[pa.Array]:
-        """The same of master rows, in the same order."""
+        """The key columns of master rows, in the order of the stream's."""
         return [master.column(name) for name in self._table_keys]
 
     def hashes(self, rows: pa.RecordBatch, keys: Sequence[pa.Array]) -> Hashes:
-        """The hashes by which a table finds the keys of rows, of the stream or cached under what the stream brings.
+        """The hashes by which a table finds the keys of `rows`, which are stream rows or cached rows.
 
-        Tables are laid out by `hash_keys`. Rows in process come with just these hashes, whatever the type of the key.
-        Spark's `xxhash64` is another function for every type: keys of its rows are hashed again, once they are to be
-        read of the table; the cache goes by what they bring.
+        Tables are laid out by `hash_keys`. In-process rows already have these hashes, whatever the type of the key.
+        Rows from Spark have hashes by `xxhash64`, which is another function for every type: their keys are hashed again
+        before they are looked up in the table; the cache uses the hashes that they have.
         """
         return hashes_of(rows) if self._stream.hashed_by == "hash_keys" else hash_keys(keys)
 
     def pairs(
         self, rows: pa.RecordBatch, hashes: Hashes | None, master: pa.RecordBatch
     ) -> Iterator[tuple[Indices, Indices]]:
-        """Places of stream rows, whose hashes may be given, and of the master rows that have their key, in chunks."""
+        """Indices of stream rows, whose hashes may be given, and of the master rows with the same key, in chunks."""
         held = hashes_of(master)
         if not rows.num_rows or not held.size:
             return
@@ -83,11 +83,11 @@ class Answers:
             return
         if hashes is None:
             hashes = self.hashes(rows, ours)
-        # Hashes in their order are searched for several times as fast: each is close to the one before.
+        # Searching for sorted hashes is several times as fast: each is close to the one before.
         order = np.argsort(hashes)
         hashes = hashes[order]
         begin, count = run_lengths(held, hashes, held.searchsorted(hashes), np.full(hashes.size, held.size))
-        # Master rows at hand are as quickly read in any order; stream rows that come out in theirs need not be copied.
+        # Master rows in the processor's cache can be read in any order; stream rows in their own order need no copy.
         in_order = master.nbytes <= _AT_HAND
         if in_order:
             begin, count = _unsorted(begin, order), _unsorted(count, order)
@@ -98,9 +98,9 @@ class Answers:
                 yield (i, j) if equal.all() else (i[equal], j[equal])
 
     def _is_index(self, ours: Sequence[pa.Array], theirs: Sequence[pa.Array], master: pa.RecordBatch) -> bool:
-        """Whether rows find the one master row of their key by the key itself, as Arrow compares it.
+        """Whether to look rows up by key rather than hash: keys are unique, and Arrow compares them exactly.
 
-        Master rows are looked at for that if they are few beside the rows; if they are met again, if they are not more.
+        New master rows are checked if they are far fewer than the rows; the same ones again if they are not more.
         """
         before, self._met = self._met, master
         key = theirs[0]
@@ -118,7 +118,7 @@ class Answers:
         return self._unique
 
     def _indexed(self, ours: pa.Array, key: pa.Array, limit: int) -> Iterator[tuple[Indices, Indices]]:
-        """Places of rows, and of the master row of each that has one."""
+        """Indices of the rows that have a master row, and of that master row."""
         with self._budget.hold(_KEY * len(key) + _PAIR * len(ours), "keys of a lookup"):
             found = pc.index_in(ours, value_set=key)
             i = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
@@ -127,12 +127,12 @@ class Answers:
                 yield i[start : start + limit], j[start : start + limit]
 
     def found(self, rows: pa.RecordBatch, i: Indices, master: pa.RecordBatch, j: Indices) -> Iterator[Out]:
-        """Stream rows with the master rows that they found."""
+        """Stream rows with the master rows that they match."""
         for part in self._parts((rows, i), (master, j)):
             yield self._made(rows, i[part], master, j[part])
 
     def alone(self, rows: pa.RecordBatch, i: Indices) -> Iterator[Out]:
-        """Stream rows that have found nothing: they come out of a left join."""
+        """Stream rows without a match: only a left join emits them."""
         if self._keeps and i.size:
             for part in self._parts((rows, i)):
                 yield self._made(rows, i[part], None, i[part])
@@ -157,19 +157,19 @@ class Answers:
 
 
 def _is_exact(kind: pa.DataType) -> bool:
-    """Whether values of a type are the same to Arrow just where they are the same key."""
+    """Whether Arrow finds two values of a type equal exactly if they are the same key."""
     return bool(pa.types.is_integer(kind) or pa.types.is_date32(kind) or kind in (pa.string(), pa.binary()))
 
 
 def _unsorted(values: Indices, order: Indices) -> Indices:
-    """Values that are in an order, as they were before."""
+    """`values`, which were sorted by `order`, in their original order."""
     before = np.empty_like(values)
     before[order] = values
     return before
 
 
 def _at(column: pa.Array, places: Indices) -> pa.Array:
-    """The values at some places; those that lie together are not copied."""
+    """The values at `places`; adjacent values are not copied."""
     if places.size and bool((places[1:] - places[:-1] == 1).all()):
         return column.slice(int(places[0]), places.size)
     return column.take(pa.array(places))

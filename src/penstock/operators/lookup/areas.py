@@ -1,4 +1,4 @@
-"""Rows that wait by partition, before a table of which some partitions are in memory."""
+"""Rows that wait by partition for a table that has some of its partitions in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.operators.lookup.waiting import Mask, Waiting
 
 
 class Areas:
-    """The waiting area of each partition, as one: rows know which partition they wait for."""
+    """The waiting areas of all partitions in one: each row has the number of the partition that it waits for."""
 
     def __init__(self, desk: Desk, waiting: Waiting, segments: Segments) -> None:
         self._desk = desk
@@ -24,7 +24,7 @@ class Areas:
         self.segments = segments
 
     def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: Indices | int = 0) -> Indices:
-        """Let rows wait for the partition of their key; those partitions, -1 for keys that the table has not."""
+        """Let rows wait for the partition of their key. Returns those partitions, -1 for keys that the table lacks."""
         partition = self._desk.table.partition_of(hashes, self._desk.answers.keys(rows))
         self.waiting.put(rows, hashes, partition, attempts)
         return partition
@@ -47,13 +47,13 @@ class Areas:
         return int(self.waiting.partition[again][0]) if again.any() else None
 
     def chosen(self, position: float) -> int:
-        """The partition of the row at `position`, 1 the oldest; -1 if none waits for any."""
+        """The partition that the row at `position` waits for, 1 being the oldest; -1 if there is none."""
         waiting = self.waiting.partition
         waiting = waiting[waiting >= 0]
         return int(waiting[round((1.0 - position) * (waiting.size - 1))]) if waiting.size else -1
 
     def leave(self) -> Iterator[Out]:
-        """Rows whose key the table has not leave: they need no read."""
+        """Finish rows whose key the table lacks: they need no read."""
         unknown = self.waiting.partition < 0
         if unknown.any():
             rows, _ = self.waiting.take(unknown)
@@ -62,7 +62,7 @@ class Areas:
             self._desk.stats.finished += rows.num_rows
 
     def answer(self, which: Mask) -> Iterator[Out]:
-        """Rows that wait for partitions in memory leave, partition by partition."""
+        """Answer rows that wait for partitions in memory, partition by partition."""
         if not which.any():
             return
         rows, numbers = self.waiting.take(which)
@@ -78,7 +78,7 @@ class Areas:
         self._desk.stats.at_hand += rows.num_rows
 
     def fetch(self, partition: int) -> Generator[Out, None, pa.RecordBatch]:
-        """All rows that wait for a partition leave: it is read, unless it is in memory. It comes back."""
+        """Answer all rows that wait for a partition, which is read unless it is in memory. Returns the partition."""
         self.segments.recall.discard(partition)
         master = self.segments.get(partition)
         which = self.waiting.partition == partition
@@ -92,5 +92,5 @@ class Areas:
         return master
 
     def renew(self) -> None:
-        """The table is another: find again where rows must look."""
+        """Find the partitions of waiting rows again, because the table has changed."""
         self._desk.find_again(self.waiting)

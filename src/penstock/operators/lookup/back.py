@@ -1,4 +1,4 @@
-"""What all back ends share: rows that wait, a table to read, and what becomes of the rows once they have met it."""
+"""What all back ends share: waiting rows, a table to read, and how rows that have met it are answered."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from penstock.operators.lookup.front import FrontStage
 from penstock.operators.lookup.waiting import Waiting
 
 _COUNTED = 16
-"""Bytes of how often a master row was found, and by which hash."""
+"""Bytes per master row that count its matches and hold their hash."""
 
 
 @dataclass(slots=True)
 class BackStats:
-    """What the back end did so far."""
+    """What the back end has done so far."""
 
     finished: int = 0
     """Rows that have left it, answered or not."""
@@ -36,11 +36,11 @@ class BackStats:
     looked_up: int = 0
     """Keys that were asked for one by one."""
     at_hand: int = 0
-    """Rows whose partition was in memory when they came to it."""
+    """Rows that were answered by a partition that was in memory already."""
 
 
 class Met(NamedTuple):
-    """Which stream rows found something; of each master row how many it was, and the hash that they bring."""
+    """Which stream rows matched; for each master row, how many rows matched it and which hash they have."""
 
     matched: Mask
     counts: Indices
@@ -48,13 +48,13 @@ class Met(NamedTuple):
 
     @property
     def found(self) -> Indices:
-        """The master rows that were found."""
+        """Indices of the master rows that were matched."""
         return np.flatnonzero(self.counts)
 
 
 @dataclass(slots=True)
 class Desk:
-    """Where a back end works: the table, its rows' answers, the cache before it if there is one, the budget."""
+    """What a back end works with: the table, the maker of results, the cache in front of it if any, the budget."""
 
     table: MasterTable
     answers: Answers
@@ -63,10 +63,10 @@ class Desk:
     meter: Meter | None = None
     stats: BackStats = field(default_factory=BackStats)
     backlog: int = 0
-    """Rows that have come, and have yet to be let in."""
+    """Rows that have arrived and are still to be let in."""
 
     def scan(self, partition: int) -> pa.RecordBatch:
-        """Read a partition; what is cached gives way to it."""
+        """Read a partition; if it does not fit, caches are dropped first."""
         try:
             return self._read(self.table.scan(partition))
         except BudgetError:
@@ -79,7 +79,7 @@ class Desk:
         return self._read(self.table.get(hashes, keys))
 
     def give_way(self) -> None:
-        """Forget what is cached, and what is kept of tables: an answer may need the room, and none depends on them."""
+        """Drop the cache, and what is kept of tables, to make room for an answer; no answer depends on them."""
         if self.front is not None:
             self.front.invalidate(None)
         give_way(self.budget)
@@ -87,10 +87,10 @@ class Desk:
     def meet(
         self, rows: pa.RecordBatch, hashes: Hashes | None, master: pa.RecordBatch, compared: int | None = None
     ) -> Generator[Out, None, Mask]:
-        """Let rows meet master rows, all that there are of each key; which of them found any comes back.
+        """Join rows with master rows, which must be complete for each key. Returns which rows matched.
 
-        What was found is offered to the cache, if there is one and there is room to count it. `compared` is how many
-        rows meet them, if some that cannot match were left out.
+        Matches are offered to the cache, if there is one and there is room to count them. `compared` is how many rows
+        to count as compared, if some that cannot match were left out.
         """
         counts = self.front is not None and rows.nbytes + 2 * _COUNTED * master.num_rows <= self.budget.room
         offers = master.num_rows if counts else 0
@@ -105,7 +105,7 @@ class Desk:
     def pair(
         self, rows: pa.RecordBatch, hashes: Hashes | None, master: pa.RecordBatch, offers: int
     ) -> Generator[Out, None, Met]:
-        """Answer rows with master rows; what is to be known for the cache is counted if they are its `offers`."""
+        """Answer rows with master rows. If `offers` is their number, not 0, matches are counted for the cache."""
         matched = np.zeros(rows.num_rows, np.bool_)
         counts, asked = np.zeros(offers, np.int64), np.zeros(offers, np.uint64)
         for i, j in self.answers.pairs(rows, hashes, master):
@@ -117,13 +117,13 @@ class Desk:
         return Met(matched, counts, asked)
 
     def finish(self, rows: pa.RecordBatch, hashes: Hashes | None, master: pa.RecordBatch) -> Iterator[Out]:
-        """Let rows, whose hashes may not be known, meet all that they can find, and leave."""
+        """Join rows, whose hashes may be unknown, with all master rows that they can match, and finish them."""
         matched = yield from self.meet(rows, hashes, master)
         yield from self.answers.alone(rows, np.flatnonzero(~matched))
         self.stats.finished += rows.num_rows
 
     def find_again(self, waiting: Waiting) -> None:
-        """The table is another: find where waiting rows must look now."""
+        """Find the partitions of waiting rows again, because the table has changed."""
         if len(waiting):
             rows = waiting.rows(np.ones(len(waiting), np.bool_))
             waiting.send(self.table.partition_of(waiting.hash, self.answers.keys(rows)))
@@ -135,7 +135,7 @@ class Desk:
 
 
 def may_match(hashes: Hashes, master: pa.RecordBatch) -> Mask:
-    """Which of the hashes lie between the least and the greatest of a partition, whose rows are sorted by theirs.
+    """Which hashes lie between the least and the greatest hash of a partition, whose rows are sorted by hash.
 
     >>> batch = pa.record_batch({"hash": pa.array([4, 9], pa.uint64())})
     >>> may_match(np.array([3, 4, 7, 11], np.uint64), batch).tolist()
@@ -149,7 +149,7 @@ def may_match(hashes: Hashes, master: pa.RecordBatch) -> Mask:
 
 
 class MakeBack(Protocol):
-    """Makes a back end: of its parameters, where it works, and what it remembered."""
+    """Makes a back end from its parameters, the desk it works at, the waiting rows and the `meta` it has saved."""
 
     def __call__(self, settings: Any, desk: Desk, waiting: Waiting, meta: Mapping[str, Any]) -> BackEnd:
         """The back end."""
@@ -170,18 +170,18 @@ class BackEnd(Protocol):
         ...
 
     def step(self, position: float = 1.0) -> Iterator[Out]:
-        """One iteration: at most one read of the table. `position` says which waiting row chooses, 1 the oldest."""
+        """One iteration: at most one read of the table, chosen by the waiting row at `position`, 1 being the oldest."""
         ...
 
     @property
     def at_once(self) -> bool:
-        """Whether a step is due, though more rows may wait."""
+        """Whether a step is due even if more rows could wait."""
         ...
 
     def renew(self) -> None:
-        """The table is another than the one that waiting rows were put for."""
+        """Adapt to a table that has changed since rows began to wait."""
         ...
 
     def meta(self) -> dict[str, object]:
-        """What to remember beside the rows that wait: small, JSON-able, given back to the next one."""
+        """State beside the waiting rows: small, JSON-able, passed to the next back end as `meta`."""
         ...

@@ -1,7 +1,7 @@
-"""Stream rows that have not got into the join: a queue that outlives epochs, the newest in memory, the rest in pages.
+"""Stream rows that are not in the join yet: a queue that outlives epochs, the newest in memory, the rest in pages.
 
-A page is sorted by hash, as pages are, so that another number of shards can take it up; beside each row stands its
-place in the queue. What was saved by several shards is queued one after the other.
+A page is sorted by hash, like all pages, so that another number of shards can restore it; each row is stored with its
+position in the queue. Queues that several shards saved are restored one after the other.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ SHED = 4
 """The kind of pages that hold rows that were put aside."""
 
 SHED_SEGMENT = "shed"
-"""The segment of those pages: a store may keep it in another place."""
+"""The segment of pages that hold rows that were put aside: a store may keep it in another place."""
 
 _PAGE = 16
-"""A page takes up to this part of the share,"""
+"""A page takes at most 1/_PAGE of the budget."""
 
 _SMALLEST = 16
-"""or less where there is little room, but not less than this part of that."""
+"""Pages are smaller if there is little room, but pieces of at least 1/_SMALLEST of the usual limit are allowed."""
 
 _BESIDE = 16
-"""Bytes beside each row: its place in the queue, and how often it was put aside."""
+"""Bytes stored with each row: its position in the queue, and how often it was put aside."""
 
 
 @dataclass(slots=True)
 class _Part:
-    """Rows in memory, or in an open page, of which those at `order` are still queued.
+    """Rows in memory or in an open page; those at `order` are still queued.
 
-    `charged` is what they take of the budget; nothing while they are the caller's.
+    `charged` is what is charged to the budget for them: 0 while the caller owns them.
     """
 
     rows: pa.RecordBatch
@@ -60,7 +60,7 @@ class _Part:
         return not self.charged
 
     def take(self, count: int) -> tuple[pa.RecordBatch, Indices]:
-        """The first rows; they are queued no longer."""
+        """Remove the first rows from the queue and return them."""
         attempts, self.attempts = self.attempts[:count], self.attempts[count:]
         if self.order is not None:
             rows = self.rows.take(pa.array(self.order[:count]))
@@ -99,7 +99,7 @@ class Backlog:
         self._segment = segment
         self._front: deque[_Part | Page] = deque()
         self._rest = PageList.of(())
-        """What was saved and is not touched yet: it may be more pages than there is memory for one by one."""
+        """Saved pages that are not opened yet: there may be too many to list each in memory."""
         self._back: deque[_Part | Page] = deque()
         self._rows = 0
         self._held = 0
@@ -120,15 +120,15 @@ class Backlog:
             self._append(self._back, _Part(rows, attempts))
 
     def lend(self, rows: pa.RecordBatch, attempts: Indices | None = None) -> None:
-        """Queue rows that the caller holds, and pays for, until the queue owns them."""
+        """Queue rows that are charged to the caller until `own` is called."""
         self._add(self._back.append, rows, attempts)
 
     def lend_first(self, rows: pa.RecordBatch, attempts: Indices) -> None:
-        """The same at the front of the queue."""
+        """Put rows that are charged to the caller at the front of the queue."""
         self._add(self._front.appendleft, rows, attempts)
 
     def peek(self) -> pa.RecordBatch:
-        """Some rows like the next, to see how large they are."""
+        """Rows like the next ones, to estimate their size."""
         return self._first().rows
 
     def take(self, count: int) -> tuple[pa.RecordBatch, Indices]:
@@ -142,17 +142,17 @@ class Backlog:
         return some
 
     def own(self) -> None:
-        """Make all rows the queue's own: in memory as far as there is room, the others in pages."""
+        """Take ownership of all rows: in memory as far as there is room, the others in pages."""
         self._front, self._back = self._owned(self._front), self._owned(self._back)
 
     def save(self) -> PageList:
-        """The queue as pages, in their order; nothing is left in memory."""
+        """Write the queue to pages, in order; nothing is left in memory."""
         self._rest = PageList.joined([self._saved(self._front), self._rest, self._saved(self._back)])
         self._front, self._back = deque(), deque()
         return self._rest
 
     def restore(self, pages: Sequence[Page]) -> None:
-        """Take up what was saved. A short last page is filled up, not followed by another."""
+        """Restore saved pages. A short last page is filled up, not followed by another."""
         self._rest = PageList.of(pages)
         self._rows += self._rest.rows
         if len(pages) and 2 * (last := self._rest[-1]).nbytes <= self._page:
@@ -196,7 +196,7 @@ class Backlog:
         return [*pages, *self._written(parts)]
 
     def _open(self, page: Page) -> _Part:
-        """The rows of a page where they lie; only their order is in memory."""
+        """Open a page without copying its rows; only their order is in memory."""
         whole = read_page(self._store, page)
         width = len(self._schema)
         order = np.argsort(whole.column(width).to_numpy(), kind="stable")
@@ -209,7 +209,7 @@ class Backlog:
         return part
 
     def _append(self, queue: deque[_Part | Page], part: _Part) -> None:
-        """Append rows: in memory if there is room, else in pages, and what is in memory before them as well."""
+        """Append rows in memory if there is room, else in pages, together with the in-memory rows just before them."""
         size = part.rows.nbytes + _BESIDE * len(part)
         if self._held + size <= self._memory and size <= self._budget.room // 2:
             rows = part.rows
@@ -226,7 +226,7 @@ class Backlog:
         queue.extend(self._written(parts))
 
     def _written(self, parts: Iterable[_Part]) -> Iterator[Page]:
-        """Parts as pages of bounded size."""
+        """Write parts to pages of bounded size."""
         page: list[tuple[pa.RecordBatch, Indices]] = []
         size = 0
         for part in parts:

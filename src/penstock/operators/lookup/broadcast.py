@@ -1,8 +1,8 @@
 """Broadcast: the whole table is held in memory, and every row is answered when it comes.
 
-The table is read when a row first needs it, and all of it counts as memory of the task that holds it. It stays in the
-process for the next epoch, if its host says who pays for it then (`hand_over`) and it is the same version still. A
-table that does not fit is refused, as no other method does.
+The table is read when a row first needs it, and is charged in full to the task that holds it. It stays in the process
+for the next epoch if the host charges it to a task of that epoch (`hand_over`) and the version is still the same. A
+table that does not fit raises an error, which no other method does.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.waiting import Waiting
 
 _RESERVE = 4
-"""This part of the memory is not the table's: rows and their answers need it."""
+"""The table leaves 1/_RESERVE of the memory to rows and their answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broadcast(BackMethod):
-    """Hold the whole table. `batch` is how many rows are answered at a time, as many as fit if not given.
+    """Hold the whole table. `batch` is how many rows are answered at a time, by default as many as fit.
 
     >>> Broadcast().batch is None
     True
@@ -62,16 +62,16 @@ class WholeTableJoin:
         self.waiting.put(rows, hashes, np.zeros(rows.num_rows, np.int64), attempts)
 
     def free(self, rows: pa.RecordBatch) -> int:
-        """How many more rows may be answered together; the table comes first, as it takes most of the memory."""
+        """How many more rows may be answered together. The table is read first, as it takes most of the memory."""
         self._whole()
         return max(1, self._settings.batch or room_for(rows, self._desk.budget, self.waiting)) - len(self.waiting)
 
     def answer(self, rows: pa.RecordBatch) -> Iterator[Out]:
-        """Answer rows that need not wait for a step: none does that came before them."""
+        """Answer rows without waiting for a step; no earlier row may be waiting."""
         yield from self._desk.finish(rows, None, self._whole())
 
     def step(self, position: float = 1.0) -> Iterator[Out]:
-        """Answer all that is there."""
+        """Answer all waiting rows."""
         if not len(self.waiting):
             return
         master = self._whole()
@@ -79,10 +79,10 @@ class WholeTableJoin:
         yield from self._desk.finish(rows, numbers["hash"].view(np.uint64), master)
 
     def renew(self) -> None:
-        """Nothing is known of the table before it is read."""
+        """Nothing to do: nothing is known of the table before it is read."""
 
     def meta(self) -> dict[str, object]:
-        """Nothing."""
+        """No state besides the waiting rows."""
         return {}
 
     def _whole(self) -> pa.RecordBatch:
@@ -92,7 +92,7 @@ class WholeTableJoin:
         return self._held
 
     def _kept(self) -> pa.RecordBatch:
-        """As the last task has left it here, or read and left for the next, if there is one to pay for it."""
+        """The table as the last task left it here; or read now, and left for the next task if that can be charged."""
         edition, budget = edition_of(self._desk.table), self._desk.budget
         stays = edition is not None and _WHOLE.payer is budget
         known = _WHOLE.get(edition) if stays else None
@@ -113,7 +113,7 @@ class WholeTableJoin:
             parts.append(desk.scan(partition))
             total += parts[-1].nbytes
             self._check(total)
-        # While the parts become one, there are both.
+        # While the parts are concatenated, they are in memory twice.
         with desk.budget.hold(2 * total, _WHAT):
             whole = concat(parts, master_schema(desk.table.columns))
             del parts

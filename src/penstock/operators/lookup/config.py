@@ -25,7 +25,7 @@ from penstock.operators.lookup.waiting import WAITING
 LookupHow = Literal["inner", "left"]
 
 PRESENT = "__present"
-"""A column beside cached rows: whether the table has the key. Missing keys are worth caching, too."""
+"""The column of cached rows that says whether the table has the key: missing keys are cached, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class LookupJoin(ByMethod[Stages]):
 
     @property
     def passes_updates(self) -> bool:
-        """Unless rows may wait: then an update could come out after the final result."""
+        """True unless rows may wait: then an update could leave after the final result."""
         return self.max_age is None and not self.defers
 
     @property
@@ -131,27 +131,27 @@ class LookupJoin(ByMethod[Stages]):
         return "lets rows wait (method=, max_age=, shed=), so an update could leave it after the final result"
 
     def null_keys(self, port: int) -> NullKeys:
-        """A null finds nothing."""
+        """A null key matches nothing, so a left join may put its rows on any shard, and an inner join drops them."""
         return "spread" if self.how == "left" else "drop"
 
     @property
     def piece(self) -> int:
-        """Small: much of a share is for the rows of the table."""
+        """Small pieces: much of a share is for the rows of the table."""
         return 16
 
     @property
     def keeps_between_epochs(self) -> bool:
-        """Indexes and rows of the table."""
+        """True: indexes and rows of the table are kept."""
         return True
 
     @property
     def lists_pages(self) -> bool:
-        """What was put aside may be very many pages."""
+        """True: rows that were put aside may fill very many pages."""
         return True
 
     @property
     def held_kinds(self) -> frozenset[int]:
-        """Rows that wait for a read, to be let in, or were put aside."""
+        """Pages of rows that wait for a read, wait to be let in, or were put aside."""
         return frozenset((WAITING, INBOX, SHED)) if self.defers else frozenset()
 
     @property
@@ -165,17 +165,17 @@ class LookupJoin(ByMethod[Stages]):
 
     @property
     def sheds(self) -> bool:
-        """Whether `shed` says so."""
+        """Whether `shed` allows it."""
         return self.shed.on
 
     @property
     def waits_for_bounds(self) -> bool:
-        """Only rows that may wait have an age."""
+        """Only if rows have a `max_age`, which bounds measure."""
         return self.max_age is not None
 
     @property
     def may_change(self) -> frozenset[str]:
-        """How rows are answered, and what from."""
+        """Everything that only affects how rows are answered, and from what."""
         return frozenset({"method", "table", "max_age", "version", "quota", "shed", "freshness"})
 
     def tells(self, epochs: Sequence[Mapping[str, int]], waits: str) -> list[str]:
@@ -188,12 +188,12 @@ class LookupJoin(ByMethod[Stages]):
         return [f"cache: {epochs[-1].get('cached', 0):,} rows of the table answered {share}; {read}"]
 
     def bounds(self, *ports: Time) -> Bounds:
-        """What can still come out of a join in which no row waits."""
+        """Bounds of the results of a join in which no row waits."""
         return Bounds.at(ports[0])
 
 
 def in_order_of(keys: tuple[str, ...], on: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """`on` in the order of the table's keys, of which it must be all: hashes of keys depend on their order.
+    """`on` in the order of the table's keys, all of which it must name: hashes of keys depend on their order.
 
     >>> in_order_of(("a", "b"), (("x", "b"), ("y", "a")))
     (('y', 'a'), ('x', 'b'))

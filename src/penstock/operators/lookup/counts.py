@@ -1,4 +1,4 @@
-"""What a lookup join reports of itself: what waits, what was read, what the cache answered."""
+"""Counts that a lookup join reports: rows that wait, reads of the table, answers from the cache."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class LookupCounts:
     shed: int = 0
     """Rows that are put aside now."""
     earliest: Time = TIME_MAX
-    """No event time of all these is before this; the end of time if there is none."""
+    """Lower bound of the event times of all waiting, queued and shed rows; the end of time if there are none."""
     put_aside: int = 0
     replayed: int = 0
-    """Rows that were put aside before and came again."""
+    """Rows that were put aside and have returned."""
     hits: int = 0
     misses: int = 0
     finished: int = 0
@@ -33,5 +33,5 @@ class LookupCounts:
     """How many shards are shedding."""
 
     def to_json(self) -> dict[str, int]:
-        """For a record that a shard stages."""
+        """The counts, for a record that a shard stages."""
         return asdict(self)

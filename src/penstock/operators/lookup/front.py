@@ -30,16 +30,16 @@ CACHED = 1
 """The kind of pages that hold cached master rows."""
 
 _BLOCKS = 8
-"""Entries are in blocks; if there are more blocks than this, they are merged, as are those that are mostly empty."""
+"""Blocks of entries are merged if there are more than this, as are those that are mostly empty."""
 
 _COPIES = 3
 """Rows are offered only while there is room for this many times their bytes, to sort and select them."""
 
 _MERGED = 4
-"""Blocks are merged as far as they are this part of the cache together: that much is in memory twice then."""
+"""Blocks of up to 1/_MERGED of the cache are merged at a time: that much is in memory twice meanwhile."""
 
 _FEW = 4096
-"""So few rows are merged whenever some are added: to search one block more takes as long."""
+"""Up to this many cached rows are always merged into one block: searching another block would take as long."""
 
 _SLOT = 16
 """Bytes beside each row: its frequency and its entry."""
@@ -47,7 +47,7 @@ _SLOT = 16
 
 @dataclass(slots=True)
 class FrontStats:
-    """What happened so far."""
+    """Hits, misses and evictions so far."""
 
     hits: int = 0
     misses: int = 0
@@ -77,7 +77,7 @@ class _Block:
         return np.diff(self.first, append=self.rows.num_rows)
 
     def by_row(self, of_entries: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """What is known of entries, for each of their rows."""
+        """Values of entries, repeated for each of their rows."""
         return of_entries if self.single else np.repeat(of_entries, self.sizes)
 
     def of_rows(self, rows: Indices) -> Indices:
@@ -107,7 +107,7 @@ class FrontStage:
 
     @property
     def slots(self) -> int:
-        """How many rows there is room for, by the width of those that are here."""
+        """How many rows there is room for, by the average width of cached rows."""
         if self._settings.slots is not None:
             return self._settings.slots
         held = sum(block.rows.num_rows for block in self._blocks)
@@ -116,17 +116,17 @@ class FrontStage:
 
     @property
     def keys(self) -> pa.Table:
-        """The keys that are cached, to look at."""
+        """The cached rows, for inspection."""
         live = [block.rows.take(pa.array(np.flatnonzero(block.by_row(block.alive)))) for block in self._blocks]
         return pa.Table.from_batches(live, self.schema)
 
     def asked_for(self, misses: int) -> int:
-        """Of how many rows so many are likely to be missed, as things have gone so far; better some more than again."""
+        """How many rows to probe to get about `misses` misses, by the hit rate so far, plus a margin."""
         hits, more = self.stats.hits, misses + misses // 8
         return more + more * hits // max(1, self.stats.misses)
 
     def probe(self, rows: pa.RecordBatch) -> Generator[Out, None, Mask]:
-        """Answer for the rows whose key is cached; which those are comes back."""
+        """Answer the rows whose key is cached. Returns which those are."""
         hit = np.zeros(rows.num_rows, np.bool_)
         hashes = hashes_of(rows)
         for block in self._blocks:
@@ -147,9 +147,9 @@ class FrontStage:
         return hit
 
     def offer(self, rows: pa.RecordBatch, hashes: Hashes, counts: Indices) -> None:
-        """Offer master rows, all that there are of each key, in the order in which they matched.
+        """Offer master rows, complete for each key, in the order in which they matched.
 
-        `hashes` are those that stream rows of the key bring; `counts` how many of them matched.
+        `hashes` are those of the stream rows that matched, `counts` their number.
         """
         worth = counts >= self.threshold.value
         if not worth.any() or _COPIES * rows.nbytes > self._budget.room:
@@ -174,7 +174,7 @@ class FrontStage:
         self.offer(rows, hashes, counts)
 
     def invalidate(self, keys: Sequence[pa.Array] | None) -> None:
-        """Forget these keys, or all."""
+        """Drop the entries of these keys, or all entries."""
         if keys is None:
             self._clear()
             return
@@ -186,7 +186,7 @@ class FrontStage:
         self._tidy()
 
     def resize(self, limit: int) -> None:
-        """Give the cache another part of the memory; the least frequent leave if it is less."""
+        """Change the memory limit of the cache; if it shrinks, the least frequent entries are evicted."""
         self.limit = limit
         excess = self.rows - self.slots
         if excess > 0:
@@ -198,16 +198,16 @@ class FrontStage:
 
     @property
     def span(self) -> int:
-        """Over how many misses keys are counted before a back end that answers at once."""
+        """Number of misses over which missed keys are counted, in front of a back end that answers at once."""
         return self._settings.span or 4 * self.slots
 
     def iterated(self, evictions: int, *, shedding: bool = False) -> None:
-        """One more iteration of the join is over."""
+        """Record the end of an iteration of the join."""
         slots = self.slots
         self.threshold.look(self.rows / slots, evictions, slots, shedding)
 
     def save(self, store: PageStore) -> list[Page]:
-        """The cache as pages; rows that are written already stay so, their frequencies are written beside them."""
+        """Write the cache to pages. Rows that are in a page already stay there; frequencies are stored beside it."""
         self._tidy()
         pages = []
         for block in self._blocks:
@@ -222,7 +222,7 @@ class FrontStage:
         return pages
 
     def restore(self, store: PageStore, pages: Sequence[Page]) -> None:
-        """Take up what was saved, as far as there is room: of several shards there may be more."""
+        """Restore saved pages as far as there is room: those of several shards may not fit."""
         for page in pages:
             rows = read_page(store, page)
             beside = store.get(str(page.marks)).slice(page.begin, page.rows)
@@ -269,7 +269,7 @@ class FrontStage:
             before += live.size
 
     def _forget(self, hashes: Hashes) -> None:
-        """Entries that are offered anew are replaced; the hashes are ascending, as those of a block."""
+        """Drop entries that are offered again. `hashes` are ascending, like those of a block."""
         for block in self._blocks:
             held = hashes_of(block.rows)
             held = held if block.single else held[block.first]
@@ -290,7 +290,7 @@ class FrontStage:
                 block.changed = True
 
     def _charge(self, rows: pa.RecordBatch) -> bool:
-        """Take the room of rows; False if there is none: a cache can do without."""
+        """Charge rows to the budget; False if they do not fit, and are not cached."""
         size = _size(rows)
         if size > self._budget.room:
             return False
@@ -299,7 +299,7 @@ class FrontStage:
         return True
 
     def _tidy(self) -> None:
-        """Merge blocks once they are many, or most of their rows have left."""
+        """Merge blocks if there are many, or if most of their rows were evicted."""
         held, live = sum(block.rows.num_rows for block in self._blocks), self.rows
         if len(self._blocks) <= (_BLOCKS if held > _FEW else 1) and 2 * live >= held:
             return
@@ -308,7 +308,7 @@ class FrontStage:
             self._merge(chosen)
 
     def _to_merge(self) -> list[_Block]:
-        """All blocks, if they are small; else one of which most has left, and the smallest, as far as they are."""
+        """All blocks if they are small; else those that are mostly empty, then the smallest, up to the size limit."""
         most = min(self.limit // _MERGED, self._budget.room)
         if sum(_size(block.rows) for block in self._blocks) <= most:
             return self._blocks
@@ -317,7 +317,7 @@ class FrontStage:
         return by_size[: max(1, int(sizes.searchsorted(most, "right")))]
 
     def _merge(self, chosen: list[_Block]) -> None:
-        """Make one block of some, of which it has the rows that are left. Each is gone once it is copied."""
+        """Merge the live rows of blocks into one block, or drop them for lack of room. Each is released once copied."""
         needs = sum(_size(block.rows) for block in chosen)
         if needs > self._budget.room:
             self._taken_out(chosen)
@@ -336,7 +336,7 @@ class FrontStage:
             self._blocks.append(_Block(merged, first, freq[first], np.ones(first.size, np.bool_)))
 
     def _taken_out(self, chosen: list[_Block]) -> list[pa.RecordBatch]:
-        """The rows that are left in some blocks, which are cached no longer."""
+        """Remove blocks from the cache and return their live rows."""
         chosen, kept = list(chosen), []
         gone = {id(block) for block in chosen}
         self._blocks = [block for block in self._blocks if id(block) not in gone]
@@ -358,7 +358,7 @@ class FrontStage:
 _OURS = (HASH, TIME, PRESENT)
 
 _WIDTH = 120
-"""Bytes of a row, while none is known."""
+"""Assumed bytes of a row while none is cached."""
 
 
 def _size(rows: pa.RecordBatch) -> int:
@@ -367,12 +367,12 @@ def _size(rows: pa.RecordBatch) -> int:
 
 
 def _encoded(key: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A stream's key as the table has it: a dictionary of any values may have been looked up as what it stands for."""
+    """A stream's key in the type of the table's, which may be a dictionary of the values that the stream has."""
     return key if key.type == kind else key.dictionary_encode().cast(kind)
 
 
 def _block(rows: pa.RecordBatch, hashes: Hashes, schema: pa.Schema) -> pa.RecordBatch:
-    """Master rows as the cache keeps them, under the hashes that stream rows bring."""
+    """Master rows in the cache's schema, with the hashes of the stream rows that matched."""
     count = rows.num_rows
     names = [field.name for field in schema if field.name not in _OURS]
     there = rows.column(PRESENT) if PRESENT in rows.schema.names else pa.array(np.ones(count, np.bool_))

@@ -19,7 +19,7 @@ from penstock.operators.lookup.waiting import Waiting
 
 @dataclass(frozen=True, slots=True)
 class HybridJoin(BackMethod):
-    """Read the partition of the oldest row. `slots`: how many rows may wait, h_S, as many as fit if not given.
+    """Read the partition of the oldest row. `slots`: how many rows may wait, h_S, by default as many as fit.
 
     >>> HybridJoin(slots=1000).slots
     1000
@@ -52,9 +52,9 @@ class OldestFirstJoin:
         return max(0, slots - len(self.waiting))
 
     def step(self, position: float = 1.0) -> Iterator[Out]:
-        """Read the partition of the chosen row; all that wait for it leave.
+        """Read the partition of the chosen row and answer all rows that wait for it.
 
-        Rows whose key no index entry has leave first: they need no read (fix B).
+        Rows whose key is not in the index are finished first: they need no read (fix B).
         """
         waiting, desk = self.waiting, self._desk
         yield from self._leave(waiting.partition < 0)
@@ -68,11 +68,11 @@ class OldestFirstJoin:
             yield from desk.finish(rows, numbers["hash"].view(np.uint64), master)
 
     def renew(self) -> None:
-        """The table is another: find again where rows must look."""
+        """Find the partitions of waiting rows again, because the table has changed."""
         self._desk.find_again(self.waiting)
 
     def meta(self) -> dict[str, object]:
-        """Nothing."""
+        """No state besides the waiting rows."""
         return {}
 
     def _leave(self, which: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Iterator[Out]:

@@ -23,7 +23,7 @@ from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.waiting import Waiting
 
 _COUNT = 16
-"""Bytes of a hash and how often it was missed."""
+"""Bytes per missed key: its hash and the number of misses."""
 
 MISSED = 2
 """The kind of pages that say how often keys were missed."""
@@ -31,7 +31,7 @@ MISSED = 2
 
 @dataclass(frozen=True, slots=True)
 class Inlj(BackMethod):
-    """Look each key up. `batch` is how many rows are asked for in one request, as many as fit if not given.
+    """Look each key up. `batch` is how many rows are looked up in one request, by default as many as fit.
 
     >>> Inlj(batch=1000).batch
     1000
@@ -43,7 +43,7 @@ class Inlj(BackMethod):
 
 
 class IndexJoin:
-    """Takes what waits, asks the table for its keys, answers."""
+    """Looks up the keys of waiting rows in the table and answers them."""
 
     def __init__(self, settings: Inlj, desk: Desk, waiting: Waiting, meta: Mapping[str, Any]) -> None:
         self._settings = settings
@@ -51,7 +51,7 @@ class IndexJoin:
         self.waiting = waiting
         self.missed = Missed(desk.budget)
         self._found = desk.table.size.row
-        """Bytes that a key finds, at most on average of a request."""
+        """Bytes of master rows per key: the largest average of a request so far."""
 
     @property
     def at_once(self) -> bool:
@@ -68,7 +68,7 @@ class IndexJoin:
         return min(self._settings.batch or fits, fits) - len(self.waiting)
 
     def step(self, position: float = 1.0) -> Iterator[Out]:
-        """Ask for all that waits."""
+        """Look up all waiting rows."""
         if not len(self.waiting):
             return
         rows, numbers = self.waiting.take(np.ones(len(self.waiting), np.bool_))
@@ -76,7 +76,7 @@ class IndexJoin:
         self._desk.stats.finished += rows.num_rows
 
     def _look_up(self, rows: pa.RecordBatch, hashes: Hashes) -> Iterator[Out]:
-        """Ask for the keys of these rows; of fewer of them, if what is found does not fit."""
+        """Look up the keys of these rows, in several requests if the result of one does not fit."""
         keys = self._desk.answers.keys(rows)
         order = stable_order(hashes)
         ordered = [key.take(pa.array(order)) for key in keys]
@@ -93,9 +93,9 @@ class IndexJoin:
                 yield from self._look_up(rows.filter(pa.array(half)), hashes[half])
 
     def _asked(self, hashes: Hashes, keys: list[pa.Array]) -> pa.RecordBatch | None:
-        """What the table has of these keys; None if that does not fit, and it may help to ask for fewer.
+        """The table's rows of these keys; None if they do not fit and it may help to ask for fewer.
 
-        To what one key finds all that is cached gives way.
+        To make room for the rows of a single key, all caches are dropped.
         """
         single, desk = hashes[0] == hashes[-1], self._desk
         try:
@@ -112,10 +112,10 @@ class IndexJoin:
         return master if single or fits else None
 
     def renew(self) -> None:
-        """Rows ask by key, whatever the table is."""
+        """Nothing to do: rows are looked up by key in any table."""
 
     def meta(self) -> dict[str, object]:
-        """Nothing."""
+        """No state besides the waiting rows."""
         return {}
 
     def _answer(self, rows: pa.RecordBatch, hashes: Hashes, master: pa.RecordBatch) -> Iterator[Out]:
@@ -127,7 +127,7 @@ class IndexJoin:
             self._offer(self._desk.front, rows, master, met, alone)
 
     def _offer(self, front: FrontStage, rows: pa.RecordBatch, master: pa.RecordBatch, met: Met, alone: Indices) -> None:
-        """Keys that were missed often enough in this span are offered, those that the table has not as well."""
+        """Offer keys that were missed often enough in this span to the cache, including keys that the table lacks."""
         self.missed.count(hashes_of(rows), front.span)
         some = met.found[self.missed.of(met.asked[met.found]) >= front.threshold.value]
         front.offer(master.take(pa.array(some)), met.asked[some], self.missed.of(met.asked[some]))
@@ -137,7 +137,7 @@ class IndexJoin:
 
 
 class Missed:
-    """The temporary buffer: how often keys were missed lately, forgotten when a span of misses is over, or for room.
+    """The temporary buffer: how often keys were missed lately. Cleared after a span of misses, or if memory is short.
 
     >>> missed = Missed(Budget(1000))
     >>> missed.count(np.array([7, 7, 8], np.uint64), span=3)
@@ -155,7 +155,7 @@ class Missed:
         self._misses = 0
 
     def count(self, hashes: Hashes, span: int) -> None:
-        """Some more misses."""
+        """Count misses of these keys."""
         if self._misses >= span:
             self._forget()
         self._misses += hashes.size
@@ -170,7 +170,7 @@ class Missed:
         return np.where(self._hashes[places] == hashes, self._counts[places], 0)
 
     def save(self, store: PageStore) -> list[Page]:
-        """As a page."""
+        """Write the counts to a page."""
         if not self._hashes.size:
             return []
         zeros = np.zeros(self._hashes.size, np.int64)
@@ -178,14 +178,14 @@ class Missed:
         return [write_page(store, MISSED, pa.record_batch({name: pa.array(c) for name, c in columns.items()}))]
 
     def restore(self, store: PageStore, pages: Sequence[Page]) -> None:
-        """From pages."""
+        """Restore the counts from pages."""
         for page in pages:
             rows = read_page(store, page)
             self._merge(hashes_of(rows), rows.column("count").to_numpy())
         self._misses = int(self._counts.sum())
 
     def _merge(self, hashes: Hashes, counts: Indices) -> None:
-        """Add counts to those of the same hashes; both are ascending."""
+        """Add the counts of `hashes`, which are ascending."""
         places = self._hashes.searchsorted(hashes)
         known = (
             self._hashes.take(places, mode="clip") == hashes if self._hashes.size else np.zeros(hashes.size, np.bool_)

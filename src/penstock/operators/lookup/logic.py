@@ -1,9 +1,9 @@
-"""A lookup join at work on one shard: rows pass the front stage, what it misses waits for the back end.
+"""A lookup join on one shard: rows pass the front stage, and those that it cannot answer wait for the back end.
 
-Each iteration lets as many rows in as may wait, and then reads the table once. Rows that wait when an epoch ends are
-part of the state; they are answered as others come that share their read, when they are too old, when nothing else
-arrives, or when the stream ends. So are rows that could not be let in because the table was read as often as it may
-be, and rows that were put aside for that.
+Each iteration lets in as many rows as may wait, and then reads the table once. Rows that wait when an epoch ends are
+part of the state; they are answered when others share their read, when they are too old, when nothing else arrives, or
+when the stream ends. The same holds for rows that were not let in because the quota of reads was used up, and for rows
+that were put aside for that reason.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from penstock.operators.lookup.saving import Saving, name_of_back
 from penstock.operators.lookup.waiting import Waiting
 
 _LEAST = 64
-"""The front stage is asked for at least so many rows at once: fewer cost as much."""
+"""The front stage is probed with at least this many rows: fewer cost as much."""
 
 _INBOX, _SHED = 4, 16
-"""Rows that are not let in yet and rows that are put aside take up to these parts of the share, then go to pages."""
+"""Queued rows take up to 1/_INBOX of the budget and shed rows up to 1/_SHED; others are in pages."""
 
 _OLDEST = 1.0
 
@@ -76,7 +76,7 @@ class LookupLogic:
         self._saving.restore(state)
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
-        """Answer what the front stage can, let the rest wait, and read the table as long as too many do."""
+        """Answer rows from the front stage, let the rest wait, and read the table while too many wait."""
         missing = null_keys(self.desk.answers.keys(rows)) if rows.num_rows else np.zeros(0, np.bool_)
         if missing.any():
             yield from self.desk.answers.alone(rows, np.flatnonzero(missing))
@@ -87,7 +87,7 @@ class LookupLogic:
         self.inbox.own()
 
     def advance(self, port: int, bound: Time) -> Iterator[Out]:
-        """Rows that have waited too long are answered, however often the table was read; at the end of time all are."""
+        """Answer rows that have waited too long, whatever the quota of reads; at the end of time, answer all."""
         self._bound = max(self._bound, bound)
         if bound == TIME_MAX:
             yield from self._answer_all()
@@ -100,25 +100,25 @@ class LookupLogic:
             self.inbox.own()
 
     def idle(self, work: Allowance) -> Iterator[Out]:
-        """Rows that wait need not wait for others while nothing arrives."""
+        """Answer waiting rows without waiting for others, because nothing arrives."""
         if work.left():
             yield from self._serve()
         while len(self.waiting) and work.left() and self.load.may_read:
             yield from self._step(_OLDEST)
 
     def _answer_all(self) -> Iterator[Out]:
-        """Answer all that waits, however often the table must be read for it."""
+        """Answer all waiting rows, with as many reads of the table as that takes."""
         self.load.left = None
         yield from self._serve()
         while len(self.waiting):
             yield from self._step(_OLDEST)
 
     def grant(self, reads: int | None) -> None:
-        """Another epoch begins: the table may be read so many times."""
+        """Begin another epoch, in which the table may be read this many times; None for no limit."""
         self.load.left = reads
 
     def tally(self) -> LookupCounts:
-        """What it holds now, and what it did since it was made."""
+        """What it holds now, and what it has done since it was made."""
         desk, front = self.desk.stats, self.front
         return LookupCounts(
             waiting=len(self.waiting),
@@ -137,12 +137,12 @@ class LookupLogic:
         )
 
     def waits(self) -> Waits:
-        """How many rows wait, wherever they do, and since when."""
+        """How many rows wait, are queued or are put aside, and since when."""
         deferred = len(self.waiting) + len(self.inbox) + len(self.shed)
         return Waits(deferred, self._earliest(), self._bound, self._config.unit)
 
     def bounds(self) -> Bounds:
-        """What can still come out: rows that arrive, and rows that wait, wherever they do."""
+        """Bounds of the results: those of rows that arrive, and of rows that wait, are queued or are put aside."""
         least = min(self._bound, self._earliest())
         return Bounds.at(least)
 
@@ -155,13 +155,13 @@ class LookupLogic:
         return {**done, "evictions": self.front.stats.evictions, "cached": self.front.rows}
 
     def state(self) -> State:
-        """Rows that wait, what is cached, and what is known of keys that are not."""
+        """Waiting rows, the cache, and the counts of missed keys."""
         return self._saving.save()
 
     def _serve(self) -> Iterator[Out]:
-        """Iterate until all that arrived, and was put aside, is answered or waits; as long as the table may be read.
+        """Iterate, while the table may be read, until all rows that arrived or were put aside are answered or wait.
 
-        Where the number of reads is limited and rows are put aside, no read is saved up for rows to share.
+        If the number of reads is limited and rows are put aside, reads are not delayed for more rows to share them.
         """
         while (len(self.inbox) or len(self.shed) or self.back.at_once) and self.load.may_read:
             self.overload.balance()
@@ -171,7 +171,7 @@ class LookupLogic:
                 yield from self._step(self.load.position)
 
     def _hurry(self, oldest: Time) -> Iterator[Out]:
-        """Answer some of the rows from before `oldest`, wherever they wait."""
+        """Answer some of the rows from before `oldest`, whether they wait, are queued or are put aside."""
         if self.waiting.earliest() >= oldest:
             self.overload.replay_first(oldest)
             yield from self._let_in()
@@ -183,7 +183,7 @@ class LookupLogic:
         return min(self.waiting.earliest(), self.inbox.earliest(), self.shed.earliest())
 
     def _let_in(self) -> Iterator[Out]:
-        """Answer what is cached and let others wait, until no more may or no more are there."""
+        """Answer queued rows from the cache and let others wait, until no more may wait or none are queued."""
         while len(self.inbox) and (free := self.back.free(self.inbox.peek())) > 0:
             rows, attempts = self.inbox.take(free if self.front is None else max(_LEAST, self.front.asked_for(free)))
             rows, attempts = yield from self._misses(rows, attempts)

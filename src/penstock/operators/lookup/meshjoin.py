@@ -1,7 +1,7 @@
-"""MESHJOIN: the table is read round and round, partition after partition, and waiting rows meet each of them once.
+"""MESHJOIN: the table is scanned in a cycle, partition by partition, and waiting rows meet each partition once.
 
-A row may leave when the cursor is back where it was when the row came. So neither index nor order is needed, and a
-table may grow: rows that have not come round yet pass through what is appended, the others do not. R-MESHJOIN lets
+A row may leave when the cursor is back where it was when the row entered. So neither an index nor an order is needed,
+and the table may grow: rows that have not passed its end yet meet what is appended, the others do not. R-MESHJOIN lets
 rows enter only at the beginning of a logical partition of several loads.
 """
 
@@ -22,14 +22,14 @@ from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.waiting import Waiting
 
 _NOWHERE = -1
-"""Where rows come to next that have met all there is."""
+"""The next partition of rows that have met the whole table."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeshJoin(BackMethod):
-    """Read the table cyclically. `slots`: how many rows may wait, h_S, as many as fit if not given.
+    """Read the table cyclically. `slots`: how many rows may wait, h_S, by default as many as fit.
 
-    `loads_per_logical` above 1 is R-MESHJOIN: a chunk of rows enters once in so many loads.
+    `loads_per_logical` above 1 is R-MESHJOIN: a chunk of rows enters once per that many loads.
 
     >>> MeshJoin(slots=1000).chunk(partitions=10)
     100
@@ -41,7 +41,7 @@ class MeshJoin(BackMethod):
     reads: ClassVar[Literal["round"]] = "round"
 
     def is_like(self, other: BackMethod) -> bool:
-        """MESHJOIN and R-MESHJOIN are two."""
+        """Whether both are MESHJOIN, or both R-MESHJOIN."""
         return isinstance(other, MeshJoin) and (self.loads_per_logical > 1) == (other.loads_per_logical > 1)
 
     def chunk(self, partitions: int, slots: int | None = None) -> int:
@@ -62,7 +62,7 @@ class CyclicJoin:
 
     @property
     def at_once(self) -> bool:
-        """Rows wait until the cursor has come round."""
+        """False: rows wait until the cursor has completed a cycle."""
         return False
 
     def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: Indices | int = 0) -> None:
@@ -71,7 +71,7 @@ class CyclicJoin:
         self.waiting.put(rows, hashes, np.full(rows.num_rows, self.cursor), attempts)
 
     def free(self, rows: pa.RecordBatch) -> int:
-        """How many more rows may enter before the next read: a chunk, and none inside of a logical partition."""
+        """How many more rows may enter before the next read: at most a chunk, and none inside a logical partition."""
         if self.cursor % self._settings.loads_per_logical:
             return 0
         slots = self._settings.slots or room_for(rows, self._desk.budget, self.waiting)
@@ -79,7 +79,7 @@ class CyclicJoin:
         return max(0, min(chunk - self._entered, slots - len(self.waiting)))
 
     def step(self, position: float = 1.0) -> Iterator[Out]:
-        """Read the partition at the cursor, let all rows that come to it meet it, and those go that have met all."""
+        """Read the partition at the cursor, join it with the rows that are due, and finish those that have met all."""
         desk, waiting = self._desk, self.waiting
         partitions = desk.table.partitions
         here = np.flatnonzero(waiting.partition == self.cursor)
@@ -97,7 +97,7 @@ class CyclicJoin:
         yield from self._expire((met & (waiting.start == self.cursor)) | (waiting.partition == _NOWHERE))
 
     def renew(self) -> None:
-        """Rows go on from where they are; of a table that has become shorter they have met what is no longer there."""
+        """Let rows continue where they are; if the table has become shorter, what is gone counts as met."""
         end = max(1, self._desk.table.partitions)
         partition, start = self.waiting.partition, self.waiting.start
         over = (partition >= end) & ((start > partition) | (start == 0))
@@ -110,9 +110,9 @@ class CyclicJoin:
         return {"cursor": self.cursor}
 
     def cut_anew(self) -> None:
-        """Keys have moved to partitions with other numbers, so nobody knows which of them a row has still to meet.
+        """Restart rows after keys have moved to other partitions: which ones a row has still to meet is unknown.
 
-        But all rows of its key are in one partition: a row that has matched has met it, any other may start again.
+        In a clustered table all rows of a key are in one partition: a row that has matched is finished, others restart.
         """
         if self._desk.table.clustered and len(self.waiting):
             rows, _ = self.waiting.take(self.waiting.matched)
@@ -120,7 +120,7 @@ class CyclicJoin:
             self.waiting.restart(self.cursor)
 
     def _expire(self, done: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Iterator[Out]:
-        """Rows that have met the whole table leave; of a left join those that matched nothing come out."""
+        """Finish rows that have met the whole table; a left join emits those that matched nothing."""
         if done.any():
             rows, numbers = self.waiting.take(done)
             with self._desk.budget.hold(rows.nbytes, "rows that leave"):

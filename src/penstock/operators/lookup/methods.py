@@ -24,7 +24,7 @@ class BackMethod:
         return self.reads in ("partitions", "round")
 
     def is_like(self, other: BackMethod) -> bool:
-        """Whether these are other parameters of the same method."""
+        """Whether both are parameters of the same method."""
         return type(self) is type(other)
 
 
@@ -67,7 +67,7 @@ class Stages:
         return self.back.defers
 
     def check(self, table: MasterTable) -> None:
-        """Refuse a table of which this method would find, or cache, only some of the rows of a key.
+        """Raise an error for a table in which this method would find, or cache, only some of the rows of a key.
 
         INLJ requests all rows of a key wherever they are, and a broadcast has all rows; the others have only the
         partitions that they read.
@@ -100,7 +100,7 @@ class LookupMethods(Methods[Stages]):
     """
 
     def of(self, method: str | Stages) -> Method[Stages]:
-        """The method that a name, or stages, stand for; of stages that are not listed, that of the back end."""
+        """The method of a name or of stages; for stages that are not listed, that of the back end."""
         if isinstance(method, Stages) and method.front is not None:
             back = self.of(replace(method, front=None))
             return self.get(f"c{back.name}", back)

@@ -1,4 +1,4 @@
-"""What becomes of rows that are too many: some are put aside, and come again when there is room."""
+"""Handles overload: excess rows are put aside, and return when there is room."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.operators.lookup.shedding import Load, Shedding, lottery
 
 
 class Overload:
-    """Puts rows aside into `shed`, and lets them come again by way of the `inbox` of rows that are to be let in."""
+    """Puts rows aside into `shed`, and lets them return through the `inbox` of rows that are to be let in."""
 
     def __init__(self, settings: Shedding, quota: int | None, back: BackEnd, inbox: Backlog, shed: Backlog) -> None:
         self._on = settings.on
@@ -25,7 +25,7 @@ class Overload:
         self.arrived = self.put_aside = self.replayed = 0
 
     def choose(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The arrivals but for those that are put aside before they enter, where that is how load is shed."""
+        """The arrivals, without those that are put aside before they enter, if the policy does that."""
         first = self.arrived
         self.arrived += rows.num_rows
         if not self._on or self._considers:
@@ -43,7 +43,7 @@ class Overload:
         return rows.filter(pa.array(~aside))
 
     def balance(self) -> None:
-        """Put the oldest waiting rows aside if too many are queued, or let some come again that were put aside."""
+        """Put the oldest waiting rows aside if too many are queued, or let some that were put aside return."""
         queued = len(self._inbox)
         if not queued and not len(self._shed):
             return
@@ -58,13 +58,13 @@ class Overload:
         self.load.judged(excess, room)
 
     def _put_oldest_aside(self, count: int) -> None:
-        """Their slots are free at once (fix C)."""
+        """Put the oldest waiting rows aside; their slots are free at once (fix C)."""
         rows, numbers = self._back.waiting.take(self._back.waiting.oldest(count))
         self.put_aside += rows.num_rows
         self._shed.put(rows, numbers["attempts"] + 1)
 
     def _replay(self, count: int) -> None:
-        """Let rows that were put aside come again, behind those that arrived."""
+        """Let rows that were put aside return, behind those that arrived."""
         while count > 0 and len(self._shed):
             rows, attempts = self._shed.take(count)
             self.replayed += rows.num_rows
@@ -72,7 +72,7 @@ class Overload:
             self._inbox.put(rows, attempts)
 
     def replay_first(self, oldest: Time) -> None:
-        """If some from before `oldest` were put aside, let the next come again before all others."""
+        """If rows from before `oldest` were put aside, let the next of them return before all others."""
         if self._shed.earliest() < oldest:
             rows, attempts = self._shed.take(max(1, self._back.free(self._shed.peek())))
             self.replayed += rows.num_rows

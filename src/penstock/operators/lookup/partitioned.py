@@ -26,10 +26,10 @@ from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.waiting import Mask, Waiting
 
 _BLOCK = 200
-"""Rows of a block, unless there are too many partitions for that: 4 KB of rows of 20 bytes."""
+"""Rows of a block, or fewer if there are many partitions: 4 KB for rows of 20 bytes."""
 
 _REMEMBERED = 1000
-"""Of how many partitions the arrival frequency is part of the state, beside those that are kept."""
+"""How many arrival frequencies are saved, besides those of partitions that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,29 +41,29 @@ class Partitioned(BackMethod):
     """
 
     wait: int | None = None
-    """How many rows may wait, as many as fit if not given."""
+    """How many rows may wait, by default as many as fit."""
     block: int | None = None
-    """How many rows a block of a wait buffer has; by default 4 for each partition fit, of up to 200 rows."""
+    """How many rows a block of a wait buffer has; by default up to 200, so that 4 blocks per partition fit."""
     refill: float = 0.4
-    """r_wb: the part of the blocks that must be free again before rows are let in, once there was none."""
+    """r_wb: once no block is free, the fraction of blocks that must be free before rows are let in again."""
     invoke: int = 3000
-    """N_invoke: so many rows that wait for one partition have it read while nothing arrives."""
+    """N_invoke: while nothing arrives, a partition is read if this many rows wait for it."""
     when: Literal["idle", "always"] = "idle"
     """Whether `invoke` counts only while nothing arrives."""
     high: int = 100
-    """H_mark: with more blocks of rows than that still to come in, blocks rather than rows are joined."""
+    """H_mark: if more blocks of rows than this are still to be let in, blocks rather than rows are joined."""
     low: int = 2
-    """L_mark: with fewer blocks of rows than that still to come in, rows are joined again."""
+    """L_mark: if fewer blocks of rows than this are still to be let in, rows are joined again."""
     cache: int | None = None
-    """M_P: bytes of partitions that are kept, half of the memory if not given."""
+    """M_P: bytes of partitions that are kept, by default half of the memory."""
     rho: float = 0.25
     """How much more frequent a partition must be, per byte, than the one that it replaces."""
     alpha: float = 0.3
-    """What is left of the arrival frequencies after an epoch, C ← αC."""
+    """Decay factor of the arrival frequencies after an epoch, C ← αC."""
     every: int = 10_000
     """How many rows an epoch of the arrival frequencies has."""
     batch: int | None = None
-    """How many rows are let in at a time; with 1 every row is followed by what it sets off, as in Algorithm 8."""
+    """How many rows are let in at a time; with 1, each row is fully processed before the next, as in Algorithm 8."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.refill < 1:
@@ -96,17 +96,17 @@ class PartitionedJoin:
 
     @property
     def at_once(self) -> bool:
-        """Whether rows that came have yet to set off what they do, or so many wait for a partition that it is read."""
+        """Whether new rows have yet to be processed, or so many rows wait for a partition that it is due to be read."""
         return self._todo != "nothing" or self._due() is not None
 
     def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: Indices | int = 0) -> None:
-        """Let rows wait for their partition; those that are in memory answer with the next step."""
+        """Let rows wait for their partition; the next step answers those whose partition is in memory."""
         partition = self._areas.put(rows, hashes, attempts)
         self.arrivals.count(partition[partition >= 0])
         self._todo = "answer"
 
     def free(self, rows: pa.RecordBatch) -> int:
-        """How many rows may come in now: none before the last ones have set off what they do."""
+        """How many rows may enter now: none before the last ones are processed."""
         if self.at_once:
             return 0
         slots = self._settings.wait or room_for(rows, self._desk.budget, self.waiting)
@@ -114,7 +114,7 @@ class PartitionedJoin:
         return max(0, min(self._settings.batch or max(1, slots // 4), slots - len(self.waiting)))
 
     def step(self, position: float = 1.0) -> Iterator[Out]:
-        """What is due: answers from memory, or a read. If nothing is, the row at `position` has its partition read."""
+        """Answer rows from memory, or read a partition that is due; if nothing is, that of the row at `position`."""
         self.segments.tidy(self.arrivals.frequency)
         if self._todo == "answer":
             yield from self._areas.leave()
@@ -131,7 +131,7 @@ class PartitionedJoin:
             yield from self._probe(self._areas.chosen(position) if due is None else due)
 
     def renew(self) -> None:
-        """The table is another: its partitions may be, too."""
+        """Find the partitions of waiting rows again, because the table has changed."""
         self._areas.renew()
         self._todo = "answer"
         if self.arrivals.frequency.size != self._desk.table.partitions:
@@ -139,7 +139,7 @@ class PartitionedJoin:
             self.segments.recall = set()
 
     def meta(self) -> dict[str, object]:
-        """What to remember: which partitions were kept, not their rows, and how often rows came lately."""
+        """State: which partitions were kept, without their rows, and the arrival frequencies."""
         kept = sorted({*self.segments.ids.tolist(), *self.segments.recall})
         return {"kept": kept, "arrivals": self.arrivals.save(kept), "seen": self.arrivals.seen}
 
@@ -165,7 +165,7 @@ class PartitionedJoin:
         return int(sizes.argmax()) if sizes.size and sizes.max() >= self._settings.invoke else None
 
     def _full_blocks(self) -> Mask:
-        """Rows in full blocks of partitions that are in memory: the oldest of them."""
+        """The oldest rows of partitions in memory, as many as fill whole blocks."""
         partition = np.where(self._areas.here, self.waiting.partition, -1)
         order = stable_order(partition)
         rank = np.arange(order.size) - np.searchsorted(partition[order], partition[order])
@@ -175,7 +175,7 @@ class PartitionedJoin:
         return which
 
     def _switch(self) -> Iterator[Out]:
-        """Join blocks while many rows are still to come in, and rows otherwise."""
+        """Join blocks while many rows are still to be let in, and rows otherwise."""
         backlog, settings = self._desk.backlog, self._settings
         if self.mode == "block" and backlog < settings.low * self._block:
             yield from self._areas.answer(self._areas.here)
@@ -184,7 +184,7 @@ class PartitionedJoin:
             self.mode = "block"
 
     def _probe(self, partition: int) -> Iterator[Out]:
-        """Read a partition, unless it is in memory; all that wait for it leave, and perhaps it stays."""
+        """Read a partition unless it is in memory, answer all rows that wait for it, and perhaps keep it."""
         if partition < 0:
             yield from self._areas.leave()
             return
@@ -211,9 +211,9 @@ class PartitionedJoin:
 
 
 def replaced(kept: Worth, sizes: Indices, free: int, offered: float, size: int, rho: float) -> int | None:
-    """Which partition makes room: the least frequent per byte of those that 6.1 and 6.2 allow, if there is any.
+    """Which kept partition to replace: the least frequent per byte of those that 6.1 and 6.2 allow, if there is any.
 
-    6.1: the other is more frequent per byte by `rho`. 6.2: it fits then.
+    6.1: the new partition is more frequent per byte by `rho`. 6.2: it fits once the old one is dropped.
 
     >>> replaced(np.array([9.0, 2.0]), np.array([100, 100]), 0, 4.0, 100, rho=0.25)
     1
@@ -225,7 +225,7 @@ def replaced(kept: Worth, sizes: Indices, free: int, offered: float, size: int, 
 
 
 class Arrivals:
-    """How often rows came for each partition, the recent ones more than the others: every epoch C ← αC.
+    """How often rows arrived for each partition, with recent rows weighted more: every epoch C ← αC.
 
     >>> arrivals = Arrivals(partitions=2, alpha=0.5, every=4)
     >>> arrivals.count(np.array([0, 0, 0, 1, 1]))
@@ -241,7 +241,7 @@ class Arrivals:
         self._every = every
 
     def count(self, partition: Indices) -> None:
-        """Rows came for these partitions."""
+        """Count rows that arrived for these partitions."""
         while partition.size:
             some, partition = np.split(partition, [self._every - self.seen])
             self.frequency += np.bincount(some, minlength=self.frequency.size)
@@ -257,7 +257,7 @@ class Arrivals:
         return [(int(place), float(self.frequency[place])) for place in which]
 
     def restore(self, saved: Any, seen: int) -> None:
-        """Take up what was saved, as far as there are such partitions."""
+        """Restore saved frequencies of partitions that still exist."""
         self.seen = seen
         for place, frequency in saved:
             if place < self.frequency.size:

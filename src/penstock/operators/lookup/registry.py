@@ -1,6 +1,6 @@
-"""The methods of a lookup join: the one list of them.
+"""The list of all methods of a lookup join.
 
-A new one is a module with the parameters of its back end and the back end, and an entry here.
+A new method is a module with the parameters of its back end and the back end, and an entry here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The state of a lookup join: saved by one shard, taken up by another, with another back end, or of another table."""
+"""Saves and restores the state of a lookup join, also for another shard, another back end or a changed table."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from penstock.operators.lookup.waiting import WAITING, Waiting
 
 
 def name_of_back(config: LookupJoin) -> str:
-    """The back end's name, under which rows wait."""
+    """The back end's name: the maker of its pages of waiting rows."""
     return type(config.stages.back).__name__.lower()
 
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """Saves and takes up what a shard holds: rows that wait, what is cached, what is known of other keys."""
+    """Saves and restores what a shard holds: waiting rows, the cache, counts of missed keys."""
 
     config: LookupJoin
     stream: RowType
@@ -42,7 +42,7 @@ class Saving:
     overload: Overload
 
     def save(self) -> State:
-        """All of it as pages, and a record."""
+        """The state as pages and a record."""
         name, front = name_of_back(self.config), self.desk.front
         waiting = self.back.waiting.save(self.store, name)
         pages: list[Sequence[Page]] = [waiting, self.inbox.save(), self.shed.save()]
@@ -58,7 +58,7 @@ class Saving:
         return State(PageList.joined(pages), meta)
 
     def restore(self, state: State) -> None:
-        """Take up the state; where the table has changed meanwhile, what is cached of it goes."""
+        """Restore the state; if the table has changed meanwhile, what is cached of it is dropped."""
         listed, front = PageList.of(state.pages), self.desk.front
         waiting = listed.of_kind(WAITING)
         ours = [page for page in waiting if page.maker in (None, name_of_back(self.config))]
@@ -80,7 +80,7 @@ class Saving:
         self._take_over([page for page in waiting if page not in ours])
 
     def _take_over(self, pages: list[Page]) -> None:
-        """Let rows wait here that waited in another back end; those that have matched there have met all they can."""
+        """Let rows of another back end wait here; those that matched there are finished."""
         if not pages:
             return
         others = Waiting(self.stream.inside, self.desk.budget)
@@ -96,7 +96,7 @@ class Saving:
             self.back.put(rows, numbers["hash"].view(np.uint64), numbers["attempts"])
 
     def _renew(self, since: str | None) -> None:
-        """The table is not what it was: forget what changed, and find again where rows must look."""
+        """Adapt to a changed table: drop changed keys from the cache, and find the partitions of waiting rows again."""
         changes = None if since is None else self.desk.table.changes(since).keys
         if self.desk.front is not None:
             keys = (

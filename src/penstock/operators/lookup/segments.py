@@ -14,10 +14,10 @@ from penstock.operators.lookup.back import Desk
 Worth = npt.NDArray[np.float64]
 
 _SHARE = 0.5
-"""Partitions are kept in this part of the memory that the front stage leaves, if not said otherwise."""
+"""The default fraction of the memory left by the front stage in which partitions are kept."""
 
 _RESERVE = 4
-"""This part of the memory is never taken by partitions that are kept: a read and its answers need it."""
+"""Kept partitions leave 1/_RESERVE of the memory to reads and their answers."""
 
 
 class Segments:
@@ -42,12 +42,12 @@ class Segments:
 
     @property
     def ids(self) -> Indices:
-        """The partitions that are here."""
+        """The numbers of the partitions in memory."""
         return np.fromiter(self._kept, np.int64, len(self._kept))
 
     @property
     def sizes(self) -> Indices:
-        """Their bytes."""
+        """The bytes of each partition in memory."""
         return np.fromiter(self._sizes.values(), np.int64, len(self._sizes))
 
     @property
@@ -58,11 +58,11 @@ class Segments:
 
     @property
     def full(self) -> bool:
-        """Whether there are as many as there may be."""
+        """Whether as many partitions are kept as allowed."""
         return self._most is not None and len(self._kept) >= self._most
 
     def get(self, partition: int) -> pa.RecordBatch | None:
-        """The rows of a partition, if it is here."""
+        """The rows of a partition, if it is in memory."""
         return self._kept.get(partition)
 
     def keep(self, partition: int, rows: pa.RecordBatch) -> None:
@@ -73,14 +73,14 @@ class Segments:
         self.held += size
 
     def drop(self, partition: int) -> None:
-        """Keep a partition no longer."""
+        """Drop a partition from memory."""
         del self._kept[partition]
         size = self._sizes.pop(partition)
         self.held -= size
         self._desk.budget.release(size)
 
     def tidy(self, worth: Worth) -> None:
-        """Drop what is of another version of the table, and the least worth per byte while memory is short."""
+        """Drop partitions of another version of the table, and those worth least per byte while memory is short."""
         if self._version != self._desk.table.version:
             self._version = self._desk.table.version
             self.recall |= {partition for partition in self._kept if partition < worth.size}
@@ -93,7 +93,7 @@ class Segments:
 
 
 def keep_by_utility(segments: Segments, utility: Worth, partition: int, rows: pa.RecordBatch) -> None:
-    """Keep a partition if there is room, or if all that must leave for it were of less use; the least leave first."""
+    """Keep a partition if there is room, or if dropping less useful ones, the least useful first, makes room."""
     if segments.get(partition) is not None:
         return
     ids, sizes = segments.ids, segments.sizes

@@ -26,10 +26,10 @@ class Shedding:
     - ``"none"``: they wait, in files if they outgrow memory; the source should slow down.
     - ``"keep"``: some are put aside before they enter, chosen uniformly.
     - ``"considering"``: all enter; the oldest that still wait, which need the rarest parts of the table, are put
-      aside. So the rows that are answered are those that share their reads, and more are. A method that has no queue
-      of rows that wait for parts of the table sheds as ``"keep"`` does.
+      aside. So the rows that are answered are those that share reads, and more rows are answered. A method without a
+      queue of rows that wait for parts of the table sheds like ``"keep"``.
 
-    In the literature `keep` loses its rows; here every policy answers later what it has put aside.
+    In the literature `keep` drops rows; here every policy answers later the rows that it has put aside.
 
     `position` says which waiting row decides what is read while rows are shed: 1 the oldest, 0 the newest, or
     ``"tune"`` to find the best. `to` is a folder, a path or URI, for rows that are put aside; by default they are in
@@ -71,7 +71,7 @@ class Shedding:
 
 @dataclass(slots=True)
 class Load:
-    """How loaded a shard is: how many reads are left in this epoch, and what a read finishes.
+    """The load of a shard: how many reads are left in this epoch, and how many rows a read finishes.
 
     >>> load = Load(Shedding("considering"), left=1)
     >>> load.read(hits=60, finished=40)
@@ -84,9 +84,9 @@ class Load:
     left: int | None = None
     """Reads that are left in this epoch; None if there is no limit."""
     served: int | None = None
-    """Rows that the last iteration finished, w; as many as may wait before the first."""
+    """Rows that the last iteration finished, w; before the first iteration, as many as may wait."""
     usual: float = 0.0
-    """The same on average over the last iterations."""
+    """Average of `served` over the last iterations."""
     shedding: bool = False
     tuner: Tuner | None = None
 
@@ -107,14 +107,14 @@ class Load:
         return self.tuner.position if self.tuner is not None else float(self.settings.position)
 
     def expect(self, slots: int) -> None:
-        """Before the first iteration: as many rows may wait."""
+        """Before the first iteration, assume that it finishes as many rows as may wait."""
         if self.served is None:
             self.served = slots
 
     def excess(self, queued: int, free: int) -> int:
-        """How many of the queued rows are too many: those that are left after this epoch, but for what a read serves.
+        """How many queued rows are too many: those that neither the reads left in this epoch nor one more read serve.
 
-        With one read left these are the rows beyond 2w. Rows that find a free slot are not too many, however few
+        With one read left these are the rows beyond 2w. Rows that find a free slot are never too many, however few
         the last iteration finished.
         """
         if self.left is None:
@@ -122,14 +122,14 @@ class Load:
         return max(0, queued - (max(1, self.left) + 1) * max(self.served or 0, free))
 
     def shed_now(self, excess: int) -> int:
-        """How many of them to put aside in this iteration: as many in each that is left."""
+        """How many excess rows to put aside in this iteration: the same number in each iteration that is left."""
         return -(-excess // max(1, self.left or 1))
 
     def room(self, queued: int, free: int) -> int:
-        """How many rows that were put aside may come again now: up to 2w are queued then.
+        """How many rows that were put aside may return now, so that up to 2w rows are queued.
 
-        One read finishes far more rows than another. Lest what comes again after a good one is put aside after the
-        next, w is no more than usual here, unless nothing else is there to come.
+        One read finishes far more rows than another. So that rows that return after a good read are not put aside
+        after the next, w is at most `usual` here, unless no other rows are queued.
         """
         served = max(self.served or 0, free)
         if queued:
@@ -137,11 +137,11 @@ class Load:
         return max(1, 2 * served) - queued
 
     def judged(self, excess: int, room: int) -> None:
-        """Rows are being shed as long as too many are queued, and then until there is room for them to come again."""
+        """Update `shedding`: rows are shed while too many are queued, and then until some may return."""
         self.shedding = self.settings.on and (excess > 0 or (self.shedding and room <= 0))
 
     def read(self, hits: int, finished: int) -> None:
-        """One more iteration is over: the cache answered so many rows since the last, the read finished so many."""
+        """Record an iteration: how many rows the cache answered since the last one, and how many the read finished."""
         if self.left is not None:
             self.left = max(0, self.left - 1)
         self.served = finished if self.settings.judge == "alg2" else hits + finished
@@ -150,12 +150,12 @@ class Load:
             self.tuner.saw(finished)
 
     def to_json(self) -> dict[str, Any]:
-        """What the next epoch has to know."""
+        """The state that the next epoch needs."""
         tuner = None if self.tuner is None else asdict(self.tuner)
         return {"served": self.served, "usual": self.usual, "shedding": self.shedding, "tuner": tuner}
 
     def restore(self, record: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Restore the state of the last epoch."""
         self.served = record.get("served")
         self.usual = float(record.get("usual", 0.0))
         self.shedding = bool(record.get("shedding", False))
@@ -164,22 +164,22 @@ class Load:
 
 
 _USUAL = 16
-"""Iterations that the usual is an average of."""
+"""Number of iterations that `Load.usual` averages over."""
 
 POSITIONS = (0.0, 0.15, 0.3, 0.45, 0.6, 0.8, 1.0)
-"""Where a tuner looks."""
+"""The positions that a tuner tries."""
 
 _START = 1
 _REMEMBERED = 64
-"""Trials that count: what is older fades, because streams change."""
+"""Number of trials that count: older ones fade, because streams change."""
 
 
 @dataclass(slots=True)
 class Tuner:
-    """Finds the position at which a read finishes the most rows, by climbing: it goes on from the best to its sides.
+    """Finds the position at which a read finishes the most rows, by hill climbing: it tries the neighbours of the best.
 
-    A position is held for a trial of reads, of which the first half does not count: what waits has to become what it
-    will be. How many rows a read finishes varies much more than positions differ, so all trials of a position count
+    A position is held for a trial of reads. Their first half does not count, because the set of waiting rows first has
+    to settle. The number of rows per read varies much more than positions differ, so all trials of a position count
     together; the best is held as often as its two neighbours together.
 
     >>> tuner = Tuner(trial=1)
@@ -192,14 +192,14 @@ class Tuner:
     trial: int = 256
     at: int = _START
     tried: list[float] = field(default_factory=lambda: [0.0] * len(POSITIONS))
-    """Reads that count at each position,"""
+    """Number of reads that count, by position."""
     found: list[float] = field(default_factory=lambda: [0.0] * len(POSITIONS))
-    """and rows that they finished."""
+    """Number of rows that those reads finished, by position."""
     reads: int = 0
 
     @property
     def position(self) -> float:
-        """Which row is to choose now."""
+        """The position of the row that chooses now."""
         return POSITIONS[self.at]
 
     @property
@@ -208,7 +208,7 @@ class Tuner:
         return POSITIONS[self._best()]
 
     def saw(self, finished: int) -> None:
-        """A read at the current position finished so many rows."""
+        """Record how many rows a read at the current position finished."""
         self.reads += 1
         if 2 * self.reads > self.trial:
             self.tried[self.at] += 1
@@ -232,9 +232,9 @@ class Tuner:
 
 
 def lottery(first: int, rows: int, count: int) -> Indices:
-    """Which `count` of `rows` rows to put aside, each as likely as the other; `first` is the number of the first.
+    """Which `count` of `rows` rows to put aside, chosen uniformly; `first` is the number of the first row.
 
-    It depends on nothing but their numbers.
+    The choice depends only on the numbers of the rows.
 
     >>> lottery(first=0, rows=4, count=4).tolist()
     [0, 1, 2, 3]

@@ -1,4 +1,4 @@
-"""How many rows may wait: by the memory that is left for them."""
+"""How many rows may wait, by the memory that is left for them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from penstock.core.budget import Budget
 from penstock.operators.lookup.waiting import Waiting
 
 _PART = 4
-"""Waiting rows take up to this part of the memory that is not taken otherwise: joining them takes as much again."""
+"""Waiting rows take up to 1/_PART of the memory that nothing else takes: joining them takes as much again."""
 
 _BESIDE = 64
-"""Bytes beside each row."""
+"""Bytes of overhead per row."""
 
 
 def room_for(rows: pa.RecordBatch, budget: Budget, waiting: Waiting, found: float = 0) -> int:
-    """How many rows like these may wait altogether, each of which will find so many bytes.
+    """How many rows like these may wait in total, if each matches `found` bytes of master rows.
 
     >>> from penstock.core.budget import Budget
     >>> rows = pa.record_batch({"n": pa.array(range(8))})

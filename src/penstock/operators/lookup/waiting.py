@@ -1,7 +1,7 @@
 """Stream rows that wait for a read of the master table: the multi-hash-map H_S and the queue Q in one.
 
-Rows are kept in order of arrival, the oldest first. What is looked at in every iteration are arrays of numbers beside
-them; the rows themselves are gathered only when they leave.
+Rows are kept in order of arrival, the oldest first. Iterations work on arrays of numbers that are kept beside them;
+the rows themselves are gathered only when they leave.
 """
 
 from __future__ import annotations
@@ -62,41 +62,41 @@ class Waiting:
 
     @property
     def hash(self) -> Hashes:
-        """The hashes of their keys."""
+        """The hash of each row's key."""
         return self._column("hash").view(np.uint64)
 
     @property
     def partition(self) -> Indices:
-        """The partition each waits for, or comes to next."""
+        """The partition that each row waits for, or meets next."""
         return self._column("partition")
 
     @property
     def start(self) -> Indices:
-        """The partition each started at."""
+        """The partition that each row started at."""
         return self._column("start")
 
     @property
     def matched(self) -> Mask:
-        """Which have matched already."""
+        """Which rows have matched already."""
         return self._column("matched").astype(np.bool_)
 
     @property
     def attempts(self) -> Indices:
-        """How often each was put aside."""
+        """How often each row was put aside."""
         return self._column("attempts")
 
     @property
     def nbytes(self) -> int:
-        """What they take, those included that have left but whose room is not yet used again."""
+        """Bytes that are charged, including those of rows that have left and are not compacted yet."""
         return self._charged
 
     def earliest(self) -> Time:
-        """The earliest event time that waits; the end of time if none does."""
+        """The earliest event time of a waiting row; the end of time if there is none."""
         alive = self._where(self._column("place"))
         return min((int(times_of(batch)[places].min()) for batch, places in alive), default=TIME_MAX)
 
     def put(self, rows: pa.RecordBatch, hashes: Hashes, partition: Indices, attempts: Indices | int = 0) -> None:
-        """Let rows wait behind those that do."""
+        """Let rows wait, behind those that already do."""
         count = rows.num_rows
         if not count:
             return
@@ -114,7 +114,7 @@ class Waiting:
         self._append(rows)
 
     def rows(self, which: Mask | Indices) -> pa.RecordBatch:
-        """Some of the rows, in their order; places ascend. Of a batch that all of them are, they are no copies."""
+        """Some of the rows, in order of arrival; indices must ascend. A batch that is needed whole is not copied."""
         places = self._column("place")[which]
         parts = [
             batch if mine.size == batch.num_rows else batch.take(pa.array(mine)) for batch, mine in self._where(places)
@@ -122,7 +122,7 @@ class Waiting:
         return concat(parts, self._schema)
 
     def take(self, which: Mask) -> tuple[pa.RecordBatch, dict[str, Indices]]:
-        """Some of the rows, and the numbers beside them; they wait no longer."""
+        """Remove some of the rows; returns them and the numbers beside them."""
         rows = self.rows(which)
         taken = {name: self._column(name)[which] for name in _NUMBERS}
         self._remove(which, rows.num_rows)
@@ -130,28 +130,28 @@ class Waiting:
         return rows, taken
 
     def oldest(self, count: int) -> Mask:
-        """Which are the `count` that came first."""
+        """Which rows are the `count` oldest."""
         return np.arange(len(self)) < count
 
     def mark(self, places: Indices) -> None:
-        """Rows have matched."""
+        """Mark rows as matched."""
         self._column("matched")[places] = 1
 
     def move(self, which: Mask, partition: int) -> None:
-        """Rows come to `partition` next."""
+        """Let rows meet `partition` next."""
         self._column("partition")[which] = partition
 
     def send(self, partition: Indices) -> None:
-        """All rows wait for these partitions now: the table has been cut anew."""
+        """Let all rows wait for these partitions, because the table has been partitioned anew."""
         self._column("partition")[:] = partition
 
     def restart(self, partition: int) -> None:
-        """All rows start again, at `partition`."""
+        """Let all rows start again at `partition`."""
         for name in ("partition", "start"):
             self._column(name)[:] = partition
 
     def save(self, store: PageStore, maker: str | None = None) -> list[Page]:
-        """The rows as pages of a `maker`, sorted by hash as pages are; the numbers travel as columns."""
+        """Write the rows to pages of `maker`, sorted by hash like all pages; the numbers are stored as columns."""
         if not len(self):
             return []
         rows = self.rows(np.ones(len(self), np.bool_))
@@ -162,7 +162,7 @@ class Waiting:
         return [replace(write_page(store, WAITING, whole.take(pa.array(order))), maker=maker)]
 
     def restore(self, store: PageStore, pages: Sequence[Page]) -> None:
-        """Take up the rows of pages, in the order in which they arrived, as far as shards agree on one."""
+        """Restore the rows of pages, each page in order of arrival."""
         width = len(self._schema)
         for page in pages:
             whole = read_page(store, page)
@@ -179,7 +179,7 @@ class Waiting:
         return self._table[_COLUMN[name], self._begin : self._end]
 
     def _grow(self, count: int) -> Indices:
-        """Room for the numbers of `count` more rows: that of rows that left first if it is enough."""
+        """Room for the numbers of `count` more rows; the room of rows that left is reused if it is enough."""
         alive = len(self)
         room = self._table.shape[1]
         if self._end + count > room:
@@ -193,7 +193,7 @@ class Waiting:
         if which[:count].all():
             self._begin += count
             return
-        # What is before the first that leaves stays where it is.
+        # Rows before the first one that leaves stay where they are.
         first = int(np.argmax(which))
         kept = np.flatnonzero(~which[first:])
         begin = self._begin + first
@@ -211,7 +211,7 @@ class Waiting:
             self._batches[-2:] = [concat(self._batches[-2:], self._schema)]
 
     def _where(self, places: Indices) -> Iterator[tuple[pa.RecordBatch, Indices]]:
-        """The batches that have some of `places`, which ascend, and where in them."""
+        """The batches that hold some of `places`, which ascend, and the indices within each batch."""
         first = done = 0
         for batch in self._batches:
             last = first + batch.num_rows
@@ -221,7 +221,7 @@ class Waiting:
             first, done = last, until
 
     def _shrink(self) -> None:
-        """Use the room of rows that have left, once they are the more."""
+        """Release the room of rows that have left, once they are the majority."""
         if 2 * len(self) >= self._stored and len(self):
             return
         if len(self):

@@ -1,7 +1,7 @@
 """The partition-based join: rows are tried against pages in memory, and wait by partition if that fails.
 
 A partition is read when its waiting area is large, or when a row has waited for too long; it stays in memory if it
-was of more use than one that is there.
+has answered more rows than one that is there.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from penstock.operators.lookup.slots import room_for
 from penstock.operators.lookup.waiting import Waiting
 
 _AT_LEAST = 4
-"""Rows come in when this part of the room for them is free: to try a few takes as long as to try many."""
+"""Rows enter only if more than 1/_AT_LEAST of the slots are free: to try a few takes as long as to try many."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionBased(BackMethod):
-    """Read a partition when `area` rows wait for it; keep `cache_pages` partitions, as many as fit if not given.
+    """Read a partition when `area` rows wait for it; keep `cache_pages` partitions, by default as many as fit.
 
     >>> PartitionBased(area=500, max_wait=100_000).area
     500
@@ -35,7 +35,7 @@ class PartitionBased(BackMethod):
 
     area: int = 1000
     max_wait: int | None = None
-    """So many rows may come after a row before its partition is read."""
+    """How many rows may arrive after a row before its partition must be read."""
     cache_pages: int | None = None
 
 
@@ -52,20 +52,20 @@ class WaitingAreasJoin:
 
     @property
     def at_once(self) -> bool:
-        """Whether rows have yet to be tried against the pages in memory, or a partition should be read."""
+        """Whether rows have yet to be tried against the pages in memory, or a partition is due to be read."""
         return self._untried or self._due() is not None
 
     def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: Indices | int = 0) -> None:
-        """Let rows wait; with the next step they are tried."""
+        """Let rows wait; the next step tries them."""
         before = len(self.waiting)
         self.blocks.areas.put(rows, hashes, attempts)
-        # What other methods start at is of no use here: the place is taken by the moment at which a row came.
+        # This method needs no start partition: the column holds the number of the row in order of arrival instead.
         self.waiting.start[before:] = np.arange(self._came, self._came + rows.num_rows)
         self._came += rows.num_rows
         self._untried = True
 
     def free(self, rows: pa.RecordBatch) -> int:
-        """How many rows may come in now: none before the last ones were tried, nor while partitions should be read."""
+        """How many rows may enter now: none before the last ones were tried, nor while a partition is due."""
         if self.at_once:
             return 0
         slots = room_for(rows, self._desk.budget, self.waiting)
@@ -73,7 +73,7 @@ class WaitingAreasJoin:
         return left if left > slots // _AT_LEAST else 0
 
     def step(self, position: float = 1.0) -> Iterator[Out]:
-        """Try what came, or read a partition that should be; if none should, that of the row at `position`."""
+        """Try new rows, or read a partition that is due; if none is, read that of the row at `position`."""
         if self._untried:
             self._untried = False
             yield from self.blocks.answer()
@@ -82,13 +82,13 @@ class WaitingAreasJoin:
         yield from self.blocks.read(self.blocks.areas.chosen(position) if due is None else due)
 
     def renew(self) -> None:
-        """The table is another: its partitions may be, too."""
+        """Find the partitions of waiting rows again, because the table has changed."""
         self.blocks.renew()
         self._untried = True
         self._came = max(self._came, int(self.waiting.start.max(initial=-1)) + 1)
 
     def meta(self) -> dict[str, object]:
-        """What to remember: which pages were in memory, not their rows, of what use they were, and how many came."""
+        """State: which pages were in memory, without their rows, how useful they were, and how many rows arrived."""
         return {**self.blocks.meta(), "came": self._came}
 
     def _due(self) -> int | None:

@@ -1,7 +1,7 @@
 """SSIJ, the semi-stream index join: rows gather, then meet blocks of the table in memory, then wait for other blocks.
 
 *Pending*: rows gather until there are enough of them. *Online*: those whose block is in memory are answered, others go
-to the stream buffer. *Join*: when that has too many, the block that most of them wait for is read. A block's utility
+to the stream buffer. *Join*: when it has too many rows, the block that most of them need is read. A block's utility
 is how many rows it has answered; the most useful ones stay in memory.
 """
 
@@ -25,7 +25,7 @@ from penstock.operators.lookup.waiting import Waiting
 
 @dataclass(frozen=True, slots=True)
 class Ssij(BackMethod):
-    """Gather `input_thr` rows, let up to `stream_thr` wait, keep `cache_blocks` blocks; by memory if not given.
+    """Gather `input_thr` rows, let up to `stream_thr` wait, keep `cache_blocks` blocks; by default what fits.
 
     >>> Ssij(input_thr=1000, stream_thr=5000, cache_blocks=10).cache_blocks
     10
@@ -37,7 +37,7 @@ class Ssij(BackMethod):
 
 
 class PhasedJoin:
-    """The stream buffer, with the rows that are pending behind it, and the blocks in memory."""
+    """The stream buffer, with pending rows at its end, and the blocks in memory."""
 
     def __init__(self, settings: Ssij, desk: Desk, waiting: Waiting, meta: Mapping[str, Any]) -> None:
         self._settings = settings
@@ -56,7 +56,7 @@ class PhasedJoin:
         return len(self.waiting) > self._stream_thr or self.blocks.areas.recalled is not None
 
     def put(self, rows: pa.RecordBatch, hashes: Hashes, attempts: Indices | int = 0) -> None:
-        """Some more rows are pending."""
+        """Add rows to those that are pending."""
         self.blocks.areas.put(rows, hashes, attempts)
         self._pending += rows.num_rows
 
@@ -82,11 +82,11 @@ class PhasedJoin:
             yield from self.blocks.read(self.blocks.areas.chosen(position))
 
     def renew(self) -> None:
-        """The table is another: its blocks may be, too."""
+        """Find the blocks of waiting rows again, because the table has changed."""
         self.blocks.renew()
         self._pending = len(self.waiting)
 
     def meta(self) -> dict[str, object]:
-        """What to remember: how many rows are pending and may be, which blocks were in memory, and of what use."""
+        """State: how many rows are pending, the thresholds, which blocks were in memory, and how useful they were."""
         thresholds = {"input_thr": self._input_thr, "stream_thr": self._stream_thr}
         return {**self.blocks.meta(), **thresholds, "pending": self._pending}

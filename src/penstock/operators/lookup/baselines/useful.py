@@ -1,4 +1,4 @@
-"""Blocks of the table in memory by their utility: how many rows each has answered."""
+"""Blocks of the table that are kept in memory by utility: how many rows each has answered."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class UsefulBlocks:
                 self.utility[place] = utility
 
     def answer(self) -> Iterator[Out]:
-        """Rows whose block is in memory leave, and those whose key the table has not."""
+        """Answer rows whose block is in memory, and finish those whose key the table lacks."""
         self.segments.tidy(self.utility)
         yield from self.areas.leave()
         here = self.areas.here
@@ -36,7 +36,7 @@ class UsefulBlocks:
         yield from self.areas.answer(here)
 
     def read(self, block: int) -> Iterator[Out]:
-        """Read a block, unless it is in memory; all that wait for it leave, and perhaps it stays."""
+        """Read a block unless it is in memory, answer all rows that wait for it, and keep it if it is useful enough."""
         self.segments.tidy(self.utility)
         if block < 0:
             yield from self.areas.leave()
@@ -47,13 +47,13 @@ class UsefulBlocks:
             keep_by_utility(self.segments, self.utility, block, rows)
 
     def renew(self) -> None:
-        """The table is another: its blocks may be, too."""
+        """Find the blocks of waiting rows again, because the table has changed."""
         self.areas.renew()
         if self.utility.size != self._desk.table.partitions:
             self.utility = np.zeros(self._desk.table.partitions)
             self.segments.recall = set()
 
     def meta(self) -> dict[str, object]:
-        """Which blocks were in memory, not their rows, and of what use they were."""
+        """Which blocks were in memory, without their rows, and how useful they were."""
         kept = sorted({*self.segments.ids.tolist(), *self.segments.recall})
         return {"kept": [(place, float(self.utility[place])) for place in kept]}
