@@ -1,7 +1,7 @@
 """Describe: which bounds a consumer can use.
 
-A consumer whose windows slide by 5 s does nothing at a bound between two of its boundaries: such a bound says no more
-than the boundary below it.
+A consumer whose windows slide by 5 s does nothing at a bound between two of its boundaries: to the consumer, such a
+bound equals the boundary below it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.core.time import TIME_MAX, TIME_MIN, Time, clamp
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """What consumers can use: the multiples of any of their `slides`, counted from `origin` (F23).
+    """The bounds that consumers can use: multiples of any of their `slides`, counted from `origin` (F23).
 
     >>> describe = Describe(slides=("5 s",), unit="microseconds")
     >>> describe.boundary(12_000_000)

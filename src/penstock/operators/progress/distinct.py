@@ -84,18 +84,18 @@ class Distinct(Operator):
         return True
 
     def bounds(self, *ports: Time) -> Bounds:
-        """As the input's: what lies below it has left."""
+        """The input's bound: all rows below it have left."""
         return Bounds.at(ports[0])
 
     def logic(
         self, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State, meter: Meter | None = None
     ) -> Deciding:
-        """At work."""
+        """The running operator."""
         return Deciding(self.steps, inputs[0], store, budget, state)
 
 
 class Deciding:
-    """Distinct at work."""
+    """The logic of Distinct."""
 
     def __init__(self, steps: int, rows: RowType, store: PageStore, budget: Budget, state: State) -> None:
         self._steps = steps
@@ -111,7 +111,7 @@ class Deciding:
         self._tie = [field.name for field in others if can_hash(field.type)]
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
-        """Rows wait, but for those that can be ruled out now."""
+        """Let rows wait, except those that can be ruled out now."""
         for piece in pieces(rows, self._budget, _DECIDING):
             with self._budget.hold(piece.nbytes + _DECIDING * piece.num_rows, "looking for rows of equal keys"):
                 possible = self._not_ruled_out(self._one_of_each(piece))
@@ -119,14 +119,14 @@ class Deciding:
         return iter(())
 
     def advance(self, port: int, bound: Time) -> Iterator[Out]:
-        """Decide about the rows below `bound`: those that are kept leave."""
+        """Decide about the rows below `bound`, and emit those that are kept."""
         if bound <= self._bound:
             return
         regions: list[Region] = [(ALL_HASHES, span) for span in self._waiting.due(bound)]
         while regions:
             hashes, span = regions.pop()
             cost = self._waiting.cost(*span, hashes)
-            # Gathering takes a quarter of what deciding takes, at the most.
+            # Gathering may take at most a quarter of the room, as deciding takes more.
             if 4 * cost <= self._budget.room:
                 with self._budget.hold(cost, "deciding which rows are kept"):
                     yield from self._decide(self._waiting.gather(*span, hashes))
@@ -143,21 +143,21 @@ class Deciding:
         return iter(())
 
     def bounds(self) -> Bounds:
-        """As the input's."""
+        """The input's bound."""
         return Bounds.at(self._bound)
 
     def state(self) -> State:
-        """What waits, and what was kept."""
+        """Rows that wait, and keys of rows that were kept."""
         return State((*self._waiting.pages, *self._kept))
 
     def _decide(self, rows: pa.RecordBatch) -> Iterator[Out]:
-        """Let those of `rows` leave that are kept; no row before them is undecided."""
+        """Emit those of `rows` that are kept; all earlier rows must be decided."""
         if not rows.num_rows:
             return
         with self._budget.hold(_DECIDING * rows.num_rows, "deciding which rows are kept"):
             rows = self._by_key(rows)
             groups = leaders(_labels(hashes_of(rows)), self._key_columns(rows))
-            # Keys that share a hash lie among each other: bring those of each together.
+            # Rows of keys that share a hash are interleaved: group them by key.
             order = np.argsort(groups, kind="stable")
             groups = groups[order]
             heads = order[starts_of(groups)]
@@ -169,7 +169,7 @@ class Deciding:
                 yield Out("results", self._type.leave(passed))
 
     def _fold(self, hashes: HashRange, span: tuple[Time, Time]) -> pa.RecordBatch:
-        """One row of each key among the many of one hash and time."""
+        """One row of each key, for a hash and time with too many rows to decide at once."""
         best = concat([], self._type.inside)
         for part in self._waiting.page_by_page(*span, hashes):
             for piece in pieces(part, self._budget, _DECIDING):
@@ -178,28 +178,28 @@ class Deciding:
         return best
 
     def _one_of_each(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """One of the rows of each key and time, sorted as pages are."""
+        """One row of each key and time, sorted like pages."""
         ordered = self._by_key(rows)
         labels = _labels(hashes_of(ordered), times_of(ordered))
         first = firsts(labels, self._key_columns(ordered))
         return ordered if first.all() else ordered.filter(pa.array(first))
 
     def _not_ruled_out(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that no kept row is less than `within` before."""
+        """The rows without a kept row of their key less than `within` before them."""
         ruled_out = np.zeros(rows.num_rows, np.bool_)
         for i, _ in self._kept_before(rows):
             ruled_out[i] = True
         return rows.filter(pa.array(~ruled_out)) if ruled_out.any() else rows
 
     def _since(self, rows: pa.RecordBatch) -> Times:
-        """From when on the key of each row may come again, as far as what was kept tells."""
+        """The time from which each row's key may be kept again, according to the rows kept so far."""
         since = np.full(rows.num_rows, TIME_MIN)
         for i, times in self._kept_before(rows):
             np.maximum.at(since, i, np.where(times > TIME_MAX - self._steps, TIME_MAX, times + self._steps))
         return since
 
     def _kept_before(self, rows: pa.RecordBatch) -> Iterator[tuple[Indices, Times]]:
-        """Rows, sorted by hash, that have kept ones of their key less than `within` before them, and their times."""
+        """Indices of rows with a kept row of their key less than `within` before them, and the kept row's time."""
         times, hashes = times_of(rows), hashes_of(rows)
         low = np.where(times < TIME_MIN + self._steps, TIME_MIN, times - self._steps + 1)
         for page in self._kept:
@@ -216,7 +216,7 @@ class Deciding:
                 yield i[equal], times_of(held)[j[equal]]
 
     def _forget(self) -> None:
-        """Forget what was kept too long before the bound to rule out a row that can still come."""
+        """Forget kept rows that are too old to rule out a row that can still arrive."""
         floor = clamp(self._bound - self._steps + 1)
         remembered = []
         for page in self._kept:
@@ -227,7 +227,7 @@ class Deciding:
         self._kept = remembered
 
     def _by_key(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows by hash, time, and the hash of all they say, so that the order of arrival plays no part."""
+        """Rows sorted by hash, time, and the hash of their other columns: the order of arrival has no effect."""
         tie: Hashes = (
             hash_keys([rows.column(name) for name in self._tie]) if self._tie else np.zeros(rows.num_rows, np.uint64)
         )
@@ -247,12 +247,12 @@ class Deciding:
 
 
 def _labels(*columns: npt.NDArray[np.generic]) -> Indices:
-    """Numbers that are the same for neighbouring rows of the same values."""
+    """Labels that adjacent rows share if their values are equal."""
     return segment_of(starts_of(*columns), columns[0].size)
 
 
 def _parts(hashes: HashRange, span: tuple[Time, Time]) -> list[Region]:
-    """A region in two, by hash while it has more than one, for a stack that needs the earlier one of a hash on top.
+    """Split a region in two, by hash if it has several, else by time; the earlier half is last, on top of a stack.
 
     >>> _parts((0, 9), (5, 6))
     [((5, 9), (5, 6)), ((0, 4), (5, 6))]

@@ -50,18 +50,18 @@ class DupElim(Operator):
         return True
 
     def bounds(self, *ports: Time) -> Bounds:
-        """As the input's: rows pass at once."""
+        """The input's bound: rows pass at once."""
         return Bounds.at(ports[0])
 
     def logic(
         self, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State, meter: Meter | None = None
     ) -> Eliminating:
-        """At work."""
+        """The running operator."""
         return Eliminating(inputs[0], store, budget, state)
 
 
 class Eliminating:
-    """Duplicate elimination at work. Its pages hold keys and times only."""
+    """The logic of duplicate elimination. Its pages hold only keys and times."""
 
     def __init__(self, rows: RowType, store: PageStore, budget: Budget, state: State) -> None:
         self._type = rows
@@ -72,7 +72,7 @@ class Eliminating:
         self._bound: Time = TIME_MIN
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
-        """First rows pass and are remembered."""
+        """Emit rows that are the first of their kind, and remember them."""
         for piece in pieces(rows, self._budget, _COMPARING):
             with self._budget.hold(piece.nbytes + _COMPARING * piece.num_rows, "looking for equal rows"):
                 fresh = self._fresh(piece)
@@ -81,7 +81,7 @@ class Eliminating:
                     yield Out("results", self._type.leave(fresh))
 
     def advance(self, port: int, bound: Time) -> Iterator[Out]:
-        """Forget what no equal row can come of any more."""
+        """Forget rows that no equal row can follow."""
         self._bound = max(self._bound, bound)
         kept = []
         for page in self._pages:
@@ -97,15 +97,15 @@ class Eliminating:
         return iter(())
 
     def bounds(self) -> Bounds:
-        """As the input's: rows pass at once."""
+        """The input's bound: rows pass at once."""
         return Bounds.at(self._bound)
 
     def state(self) -> State:
-        """What was seen."""
+        """Keys and times of the rows seen."""
         return State(tuple(self._pages))
 
     def _fresh(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that are the first of their kind, sorted as pages are."""
+        """The rows that are the first of their kind, sorted like pages."""
         ordered = rows.take(pa.array(page_order(hashes_of(rows), times_of(rows))))
         hashes, times = hashes_of(ordered), times_of(ordered)
         moved = (hashes[1:] != hashes[:-1]) | (times[1:] != times[:-1])
@@ -116,7 +116,7 @@ class Eliminating:
         return ordered if fresh.all() else ordered.filter(pa.array(fresh))
 
     def _met(self, rows: pa.RecordBatch, page: Page) -> npt.NDArray[np.bool_]:
-        """Which rows are equal to one of a page."""
+        """Which rows are equal to a row of a page."""
         met = np.zeros(rows.num_rows, np.bool_)
         near = self._near(rows, page)
         if near.size:

@@ -1,7 +1,7 @@
-"""Guard: lets no row pass that an earlier punctuation excludes.
+"""Guard: blocks rows that an earlier punctuation excludes.
 
-A row is a violator iff its time is below its stream's bound, or below the bound of its group. Violators leave by the
-late outlet and are counted; all other rows pass untouched, in their order. State: the bounds, of no row.
+A row is a violator iff its time is below its stream's bound, or below the bound of its group. Violators leave through
+the late outlet and are counted; all other rows pass unchanged, in order. The state has bounds only, no rows.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from penstock.operators.progress.groups import group_type
 from penstock.operators.progress.outlets import split
 
 STATEMENTS = 1
-"""The port that takes statements about groups: what they say holds from the end of the epoch on."""
+"""The port that takes statements about groups: they hold from the end of the epoch on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guard(Operator):
-    """Guard one stream; its groups, if punctuations speak of any, are what its keys say (F01).
+    """Guard one stream; its groups, if punctuations are about groups, are given by its keys (F01).
 
     Port 0 takes the rows. Port 1, where a host has it, takes statements: the columns of a group, and as their time the
     bound of its later rows. An epoch's statements hold for the rows of later epochs, in whatever order they come.
@@ -43,28 +43,28 @@ class Guard(Operator):
 
     @property
     def method_name(self) -> str:
-        """There is only one."""
+        """The name of the only method."""
         return self.method
 
     @property
     def passes_updates(self) -> bool:
-        """A row passes, or is late, by itself and at once."""
+        """True: each row passes, or is late, by itself and at once."""
         return True
 
     @property
     def finds_late(self) -> bool:
-        """What it is for."""
+        """True: this is its purpose."""
         return True
 
     @property
     def waits_for_bounds(self) -> bool:
-        """Rows pass at once."""
+        """False: rows pass at once."""
         return False
 
     def logic(
         self, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State, meter: Meter | None = None
     ) -> Guarding:
-        """At work."""
+        """The running operator."""
         return Guarding(inputs[0], store, budget, state)
 
     def bounds(self, *ports: Time) -> Bounds:
@@ -73,13 +73,13 @@ class Guard(Operator):
 
 
 class Guarding:
-    """A guard at work."""
+    """The logic of a guard."""
 
     def __init__(self, rows: RowType, store: PageStore, budget: Budget, state: State) -> None:
         self._type = rows
         self._bound: Time = state.meta.get("bound", TIME_MIN)
         self.violators: int = state.meta.get("violators", 0)
-        """How many rows have been turned away."""
+        """How many rows were late so far."""
         self._before = self.violators
         groups = group_type(rows)
         self._groups, self._said = (
@@ -109,11 +109,11 @@ class Guarding:
         return iter(())
 
     def bounds(self) -> Bounds:
-        """As the input's."""
+        """The input's bound."""
         return Bounds.at(self._bound)
 
     def counts(self) -> dict[str, int]:
-        """How many rows of this epoch were turned away."""
+        """How many rows of this epoch were late."""
         return {"late": self.violators - self._before}
 
     def state(self) -> State:

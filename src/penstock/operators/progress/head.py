@@ -1,9 +1,8 @@
 """Head: the first rows of a stream, and no more.
 
-The first `rows` come out, or all if there are fewer; every one in the epoch in which it came. Of an epoch that brings
-more than are wanted, the earliest by event time are taken, and of those of one time the ones of the lowest hash over
-all columns: an epoch that is run again gives the same rows, in whichever order they arrive. One shard does all the
-work.
+The first `rows` are emitted, or all if there are fewer, each in the epoch in which it arrived. If an epoch has more
+than are wanted, the earliest by event time are taken, on ties those with the lowest hash over all columns: an epoch
+that is run again emits the same rows, whatever the order of arrival. One shard does all the work.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from penstock.kernels.width import even_pieces
 from penstock.operators.progress.held import ALL_HASHES, Held
 
 _COUNTER = 1
-"""The kind of the page that says how many rows have come out: it finds its shard when their number changes."""
+"""The kind of the page that counts emitted rows: as a page, it moves to the right shard if shards change."""
 
 _PART = 4
-"""The part of a task's budget that candidates take; what does not fit waits in pages."""
+"""Candidates take up to 1/_PART of a task's budget; others wait in pages."""
 
 _RANKING = 64
 """Bytes that ranking one row takes besides its own."""
@@ -57,20 +56,20 @@ class Head(Operator):
         return f"the first {self.rows:,} rows, then the stream ends"
 
     def bounds(self, *ports: Time) -> Bounds:
-        """As the rows': none is held back over an epoch."""
+        """The bound of the rows: none is held back beyond its epoch."""
         return Bounds.at(ports[0])
 
     def has_enough(self, states: Sequence[State]) -> bool:
-        """Whether all rows that it takes have come out."""
+        """Whether all wanted rows were emitted."""
         return sum(int(state.meta.get("given", 0)) for state in states) >= self.rows
 
     @property
     def waits_for_bounds(self) -> bool:
-        """Rows wait for nothing."""
+        """False: rows wait for nothing."""
         return False
 
     def carries(self, inputs: tuple[RowType, ...]) -> dict[str, Origin]:
-        """All but the time: payload is fetched for the rows that are taken only."""
+        """All columns but the time: payload is fetched only for the rows that are taken."""
         (rows,) = inputs
         return {name: Origin(0, name) for name in rows.columns.names if name != rows.time}
 
@@ -82,12 +81,12 @@ class Head(Operator):
     def logic(
         self, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State, meter: Meter | None = None
     ) -> Taking:
-        """At work."""
+        """The running operator."""
         return Taking(self, inputs[0], store, budget, state)
 
 
 class Taking:
-    """Gathers an epoch's rows, no more than are wanted, and gives them at its end."""
+    """Gathers an epoch's rows, no more than are wanted, and emits them at its end."""
 
     def __init__(self, config: Head, rows: RowType, store: PageStore, budget: Budget, state: State) -> None:
         self._config = config
@@ -99,13 +98,13 @@ class Taking:
         self._hash = counters[0].min_hash if counters else None
         self._looked_at = [f.name for f in rows.inside if f.name not in (HASH, TIME) and can_hash(f.type)]
         self._first: list[pa.RecordBatch] = []
-        """Candidates, each with the hash of all its columns in place of that of its key."""
+        """Candidates, each with the hash of all its columns instead of that of its key."""
         self._more = Held(rows.inside, store, budget)
-        """Those that do not fit in memory."""
+        """Candidates that do not fit in memory."""
         self._bound = TIME_MIN
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
-        """Rows wait for the end of the epoch, unless there are enough earlier ones."""
+        """Let rows wait for the end of the epoch, unless there are enough earlier ones."""
         if rows.num_rows and self._left:
             self._hash = int(hashes_of(rows)[0])
             reserved = self._budget.limit // _PART - self._charged
@@ -114,12 +113,12 @@ class Taking:
         return iter(())
 
     def advance(self, port: int, bound: Time) -> Iterator[Out]:
-        """Bounds say nothing of how many rows have come."""
+        """Record the bound; it does not affect which rows are emitted."""
         self._bound = max(self._bound, bound)
         return iter(())
 
     def idle(self, work: Allowance) -> Iterator[Out]:
-        """The earliest of the epoch's rows leave."""
+        """Emit the earliest of the epoch's rows."""
         if self._more.pages or not self._can_rank:
             self._put_away()
             yield from self._from_pages()
@@ -163,7 +162,7 @@ class Taking:
 
     @property
     def _to_rank(self) -> int:
-        """What it takes to rank the candidates in memory, besides themselves."""
+        """Bytes that ranking the candidates in memory takes besides their own."""
         return self._charged + _RANKING * self._candidates
 
     @property
@@ -171,7 +170,7 @@ class Taking:
         return self._to_rank <= self._budget.room
 
     def _gather(self, rows: pa.RecordBatch) -> None:
-        """Keep the best of some rows with those of before, in memory or else in pages."""
+        """Add the earliest of these rows to the candidates, in memory or else in pages."""
         with self._budget.hold(2 * rows.nbytes + _RANKING * rows.num_rows, "ranking rows"):
             looked_at = [rows.column(name) for name in self._looked_at]
             hashes = hash_keys(looked_at) if looked_at else np.zeros(rows.num_rows, np.uint64)
@@ -191,12 +190,12 @@ class Taking:
             self._first.append(best)
 
     def _ranked(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-        """The first of some rows, as many as are wanted, in order."""
+        """The earliest of these rows, as many as are wanted, in order."""
         rows = concat(batches, self._type.inside)
         return rows.take(pa.array(order_by([times_of(rows), hashes_of(rows)])[: self._left]))
 
     def _released(self) -> list[pa.RecordBatch]:
-        """The candidates in memory, which are no longer charged."""
+        """Remove the candidates from memory, release their charge, and return them."""
         self._budget.release(self._charged)
         first, self._first = self._first, []
         return first
@@ -206,7 +205,7 @@ class Taking:
             self._more.put(batch)
 
     def _from_pages(self) -> Iterator[Out]:
-        """The first of the rows in pages: those before a time, and of that time those up to a hash."""
+        """Emit the earliest rows in pages: all before a certain time, and of that time those up to a certain hash."""
         lowest, highest = ALL_HASHES
         wanted = min(self._left, self._count(TIME_MIN, TIME_MAX, highest))
         ((start, end),) = self._more.due(TIME_MAX)
@@ -226,7 +225,7 @@ class Taking:
         self._more.forget(TIME_MAX)
 
     def _count(self, first: Time, last: Time, top: int) -> int:
-        """How many rows in pages are from one time to another, with hashes up to `top`."""
+        """How many rows in pages have times from `first` to `last` and hashes up to `top`."""
         return self._more.count(first, last, (ALL_HASHES[0], top))
 
     def _leave(self, rows: pa.RecordBatch) -> Out:
@@ -235,7 +234,7 @@ class Taking:
 
 
 def _lowest(low: int, high: int, enough: Callable[[int], bool]) -> int:
-    """The lowest number from `low` to `high` that is enough, as all above it are.
+    """The lowest number from `low` to `high` that is enough; all above it must be, too.
 
     >>> _lowest(0, 100, lambda n: n * n >= 50)
     8

@@ -90,7 +90,7 @@ class Held:
         return [(min(max(p.min_time, p.floor) for p in near), min(last, max(p.max_time for p in near)))]
 
     def cost(self, first: Time, last: Time, hashes: HashRange = ALL_HASHES) -> int:
-        """The bytes that it takes to have the rows from `first` to `last` in order; none if there are none."""
+        """The bytes that it takes to sort the rows from `first` to `last`; 0 if there are none."""
         cost = 0
         for page, rows in self._near(first, last, hashes):
             with self._budget.hold(_FINDING * page.rows, "looking for rows that may go"):
@@ -107,7 +107,7 @@ class Held:
         return found
 
     def gather(self, first: Time, last: Time, hashes: HashRange = ALL_HASHES) -> pa.RecordBatch:
-        """The rows from `first` to `last`, in the order of their pages; for whoever has charged their `cost`."""
+        """The rows from `first` to `last`, in the order of their pages. The caller must have charged their `cost`."""
         near = [
             rows.take(pa.array(_within(page, rows, first, last, hashes)))
             for page, rows in self._near(first, last, hashes)
@@ -115,7 +115,7 @@ class Held:
         return concat(near, self.schema)
 
     def page_by_page(self, first: Time, last: Time, hashes: HashRange = ALL_HASHES) -> Iterator[pa.RecordBatch]:
-        """The rows from `first` to `last` in the order of their pages, sorted as these are, in pieces that fit."""
+        """The rows from `first` to `last`, page by page, each sorted like its page, in pieces that fit."""
         for page, rows in self._near(first, last, hashes):
             with self._budget.hold(_FINDING * page.rows, "looking for rows that may go"):
                 which = _within(page, rows, first, last, hashes)
@@ -153,7 +153,7 @@ def by_time(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def halves(first: Time, last: Time) -> list[tuple[Time, Time]]:
-    """A span of more than one step cut in two, the later half first, as a stack wants it.
+    """A span of more than one step cut in two, the later half first, for use as a stack.
 
     >>> halves(0, 9)
     [(5, 9), (0, 4)]

@@ -38,12 +38,12 @@ class Later(Operator):
         return "rows leave in the epoch after the one in which they came"
 
     def bounds(self, *ports: Time) -> Bounds:
-        """As the rows', but for those that wait, of which the host knows by their pages."""
+        """The bound of the rows, except those that wait, which the host sees from their pages."""
         return Bounds.at(ports[0])
 
     @property
     def held_kinds(self) -> frozenset[int]:
-        """All its pages."""
+        """All its pages hold waiting rows."""
         return frozenset({_WAITS})
 
     @property
@@ -52,7 +52,7 @@ class Later(Operator):
         return False
 
     def carries(self, inputs: tuple[RowType, ...]) -> dict[str, Origin]:
-        """All but keys and time."""
+        """All columns but keys and time."""
         (rows,) = inputs
         looked_at = {*rows.keys, rows.time}
         return {name: Origin(0, name) for name in rows.columns.names if name not in looked_at}
@@ -60,7 +60,7 @@ class Later(Operator):
     def logic(
         self, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State, meter: Meter | None = None
     ) -> Waiting:
-        """At work."""
+        """The running operator."""
         return Waiting(self, inputs[0], store, budget, state, meter)
 
 
@@ -85,7 +85,7 @@ class Waiting:
         return iter(())
 
     def advance(self, port: int, bound: Time) -> Iterator[Out]:
-        """What has waited since the last epoch leaves; at the end of the stream, all does."""
+        """Emit rows that have waited since the last epoch; at the end of the stream, emit all."""
         self._bound = max(self._bound, bound)
         yield from self._leave(self._due)
         if self._bound == TIME_MAX:
@@ -99,7 +99,7 @@ class Waiting:
             yield Out("results", self._type.leave(rows))
 
     def idle(self, work: Allowance) -> Iterator[Out]:
-        """What is due has left."""
+        """Nothing to do: all rows that are due have left."""
         return iter(())
 
     def bounds(self) -> Bounds:
@@ -107,9 +107,9 @@ class Waiting:
         return self._config.bounds(self._bound)
 
     def state(self) -> State:
-        """What waits for the next epoch."""
+        """Rows that wait for the next epoch."""
         return State((*self._due.pages, *self._came.pages))
 
     def counts(self) -> dict[str, int]:
-        """Rows that wait for an epoch."""
+        """How many rows wait for the next epoch."""
         return {"queued": self._waiting}

@@ -1,4 +1,4 @@
-"""Sends rows that are late one way and the others another."""
+"""Splits rows between the late outlet and the results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def split(rows: RowType, batch: pa.RecordBatch, late: Mask) -> Iterator[Out]:
-    """A batch inside an operator, as it leaves: the late rows by their outlet, the others as results.
+    """Emit an operator's batch: late rows through the late outlet, the others as results.
 
     >>> from penstock.core.rows import TIME
     >>> one = RowType(pa.schema({"t": pa.int64()}), keys=(), time="t")

@@ -48,19 +48,19 @@ class Sort(Operator):
         return True
 
     def bounds(self, *ports: Time) -> Bounds:
-        """What every input has passed has left."""
+        """The least of the inputs' bounds: all rows below it have left."""
         bound = min(ports)
         return Bounds.at(bound)
 
     def logic(
         self, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State, meter: Meter | None = None
     ) -> Sorting:
-        """At work."""
+        """The running operator."""
         return Sorting(self, inputs, store, budget, state)
 
 
 class Sorting:
-    """A sort at work."""
+    """The logic of a sort."""
 
     def __init__(
         self, config: Sort, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State
@@ -76,7 +76,7 @@ class Sorting:
         return iter(())
 
     def advance(self, port: int, bound: Time) -> Iterator[Out]:
-        """Rows that every input has passed leave."""
+        """Emit rows that the bounds of all inputs have passed."""
         before = min(self._bounds)
         self._bounds[port] = max(self._bounds[port], bound)
         if min(self._bounds) > before:
@@ -92,5 +92,5 @@ class Sorting:
         return self._config.bounds(*self._bounds)
 
     def state(self) -> State:
-        """The rows that wait."""
+        """Rows that wait."""
         return State(tuple(self._held.pages))

@@ -84,16 +84,16 @@ class Top(Operator):
 
     @property
     def sees_ahead(self) -> bool:
-        """The rows of an epoch may complete windows."""
+        """True: the rows of an epoch may complete windows."""
         return True
 
     @property
     def ahead(self) -> int | None:
-        """Rows wait for the end of their window."""
+        """The length of a window: rows wait for its end."""
         return self.slides.range
 
     def carries(self, inputs: tuple[RowType, ...]) -> dict[str, Origin]:
-        """All but the groups, the values and the time."""
+        """All columns but the groups, the values and the time."""
         looked_at = {*inputs[0].keys, inputs[0].time, self.of}
         return {name: origin for name, origin in self.origins(inputs).items() if name not in looked_at}
 
@@ -102,7 +102,7 @@ class Top(Operator):
         return Bounds.at(self.edge(ports[0]))
 
     def edge(self, bound: Time) -> Time:
-        """Where the first window starts that is not complete.
+        """The start of the first window that is not complete.
 
         >>> Top(window=sliding(10)).edge(25)
         20
@@ -114,12 +114,12 @@ class Top(Operator):
     def logic(
         self, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State, meter: Meter | None = None
     ) -> Ranking:
-        """At work."""
+        """The running operator."""
         return Ranking(self, inputs[0], store, budget, state)
 
 
 class Ranking:
-    """Top at work."""
+    """The logic of Top."""
 
     def __init__(self, config: Top, rows: RowType, store: PageStore, budget: Budget, state: State) -> None:
         self._config = config
@@ -131,7 +131,7 @@ class Ranking:
         self._bound: Time = TIME_MIN
 
     def rows(self, port: int, rows: pa.RecordBatch) -> Iterator[Out]:
-        """Rows wait, but for those that have too many greater ones already."""
+        """Let rows wait, except those with too many greater rows already."""
         for piece in pieces(rows, self._budget, _RANKING):
             with self._budget.hold(piece.nbytes + _RANKING * piece.num_rows, "ranking arrivals"):
                 best = self._best(piece)
@@ -141,7 +141,7 @@ class Ranking:
         return iter(())
 
     def advance(self, port: int, bound: Time) -> Iterator[Out]:
-        """The best rows of the windows that are complete leave."""
+        """Emit the best rows of the windows that are complete."""
         if bound <= self._bound:
             return
         self._bound, edge = bound, self._config.edge(bound)
@@ -149,7 +149,7 @@ class Ranking:
         while regions:
             hashes, span = regions.pop()
             cost = self._waiting.cost(*span, hashes)
-            # Gathering takes a quarter of what ranking takes, at the most.
+            # Gathering may take at most a quarter of the room, as ranking takes more.
             if 4 * cost <= self._budget.room:
                 with self._budget.hold(cost, "rows of complete windows"):
                     yield from self._leave(self._waiting.gather(*span, hashes))
@@ -168,11 +168,11 @@ class Ranking:
         return iter(())
 
     def bounds(self) -> Bounds:
-        """Up to where windows are complete."""
+        """The start of the first window that is not complete."""
         return self._config.bounds(self._bound)
 
     def state(self) -> State:
-        """What waits."""
+        """Rows that wait."""
         return State(tuple(self._waiting.pages))
 
     def _leave(self, rows: pa.RecordBatch) -> Iterator[Out]:
@@ -184,7 +184,7 @@ class Ranking:
                 yield Out("results", self._type.leave(rows.take(pa.array(best))))
 
     def _leave_in_pieces(self, hashes: HashRange, span: tuple[Time, Time]) -> Iterator[Out]:
-        """The same of one window and hash that has too many rows at once: see what it takes, then go through them."""
+        """Emit the best rows of a window and hash with too many rows to rank at once, in two passes over them."""
         last = self._last(hashes, span)
         for piece in self._piece_by_piece(hashes, span):
             both = concat([last, piece], self._type.inside)
@@ -197,7 +197,7 @@ class Ranking:
                 yield Out("results", self._type.leave(piece.take(pa.array(passing))))
 
     def _last(self, hashes: HashRange, span: tuple[Time, Time]) -> pa.RecordBatch:
-        """One row of each group that has as many as are wanted: one with the least value that comes out."""
+        """For each group with at least `n` rows, a row with the least value that is emitted."""
         best = concat([], self._type.inside)
         for piece in self._piece_by_piece(hashes, span):
             both = concat([best, piece], self._type.inside)
@@ -213,7 +213,7 @@ class Ranking:
                     yield piece
 
     def _best(self, rows: pa.RecordBatch, ties: Ties = "all") -> Indices:
-        """The rows that have few enough greater ones beside them, by group, window and value, the greatest first."""
+        """The rows with fewer than `n` greater ones in their window and group, by group, window, descending value."""
         values = self._values(rows)
         there = np.flatnonzero(~is_null(values))
         if there.size < rows.num_rows:
@@ -229,7 +229,7 @@ class Ranking:
             runs = starts_of(hashes)
             group = leaders(segment_of(runs, order.size), [key.take(pa.array(order)) for key in self._keys(rows)])
             if (group != np.repeat(runs, sizes_of(runs, order.size))).any():
-                # Groups that share a hash lie among each other: bring those of each together.
+                # Rows of groups that share a hash are interleaved: sort them by group.
                 columns[0] = np.empty(order.size, np.int64)
                 columns[0][order] = group
                 order = sorted_by(columns)
@@ -246,6 +246,6 @@ class Ranking:
         return [self._type.column(rows, key) for key in self._type.keys]
 
     def _middle(self, first: Time, last: Time) -> Time | None:
-        """The start of a window to cut a span at; None if it is all of one."""
+        """The start of a window at which to split a span; None if the span is in one window."""
         low, high = (int(wid) for wid in self._slides.wids(np.array([first, last]))[0])
         return None if low == high else self._slides.extent((low + high) // 2 + 1)[0]
