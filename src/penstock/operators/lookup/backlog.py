@@ -34,7 +34,7 @@ _PAGE = 16
 """A page takes at most 1/_PAGE of the budget."""
 
 _SMALLEST = 16
-"""Pages are smaller if there is little room, but pieces of at least 1/_SMALLEST of the usual limit are allowed."""
+"""Pages shrink if there is little room, but not below 1/_SMALLEST of their largest size."""
 
 _BESIDE = 16
 """Bytes stored with each row: its position in the queue, and how often it was put aside."""

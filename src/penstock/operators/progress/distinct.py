@@ -126,7 +126,7 @@ class Deciding:
         while regions:
             hashes, span = regions.pop()
             cost = self._waiting.cost(*span, hashes)
-            # Gathering may take at most a quarter of the room, as deciding takes more.
+            # Gathering and deciding together take at most four times what gathering takes.
             if 4 * cost <= self._budget.room:
                 with self._budget.hold(cost, "deciding which rows are kept"):
                     yield from self._decide(self._waiting.gather(*span, hashes))

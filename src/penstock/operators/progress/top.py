@@ -149,7 +149,7 @@ class Ranking:
         while regions:
             hashes, span = regions.pop()
             cost = self._waiting.cost(*span, hashes)
-            # Gathering may take at most a quarter of the room, as ranking takes more.
+            # Gathering and ranking together take at most four times what gathering takes.
             if 4 * cost <= self._budget.room:
                 with self._budget.hold(cost, "rows of complete windows"):
                     yield from self._leave(self._waiting.gather(*span, hashes))
