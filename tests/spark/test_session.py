@@ -79,6 +79,33 @@ def test_the_logs_of_a_query_are_written_without_programs_unless_the_session_say
     assert session.conf.get(WRITER, None) == asked
 
 
+def test_hadoop_keeps_no_checksums_of_the_logs_of_a_query_and_files_of_its_epochs_are_as_ever(spark, feed, tmp_path):
+    """It starts a program for each file that it keeps them of."""
+    rows = feed("rows", [pa.table({"t": pa.array([1, 2])})])
+    seen: list[str | None] = []
+    flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="32 MB")
+    source = flow.source(rows.stream(spark), time="t", progress=pk.bounded_delay(0))
+    source.foreach_epoch(lambda batch, epoch: seen.append(batch.sparkSession.conf.get("fs.file.impl", None)))
+    source.to_format("parquet", path=str(tmp_path / "out"))
+    flow.run()
+    logs = [path.name for path in (tmp_path / "checkpoint" / "spark").rglob("*") if path.is_file()]
+    assert {"metadata", "0"} <= {*logs}
+    assert not [name for name in logs if name.endswith(".crc")]
+    assert list((tmp_path / "out").rglob("*.crc"))
+    assert seen[0] is None
+    assert spark.conf.get("fs.file.impl", None) is None
+
+
+def test_a_file_system_that_the_session_names_writes_the_logs_of_a_query(spark, feed, tmp_path):
+    session = spark.newSession()
+    session.conf.set("fs.file.impl", "org.apache.hadoop.fs.LocalFileSystem")
+    flow = pk.Flow(session, checkpoint=str(tmp_path / "checkpoint"), memory="32 MB")
+    flow.source(feed("rows", [pa.table({"t": pa.array([1, 2])})]).stream(session), time="t").to_memory()
+    flow.run()
+    assert list((tmp_path / "checkpoint" / "spark" / "offsets").glob(".*.crc"))
+    assert session.conf.get("fs.file.impl") == "org.apache.hadoop.fs.LocalFileSystem"
+
+
 def file_sources(query: Any) -> list[Any]:
     """The sources of files that Spark made for a query, which know which files they have given."""
     sources = query.streaming_query._jsq.streamingQuery().sources()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -45,6 +45,12 @@ _INITIALIZED = 10.0
 _LOG_WRITER = "spark.sql.streaming.checkpointFileManagerClass"
 _BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """How Spark writes the logs of a query: which offsets an epoch has, and that it is done."""
+
+_LOCAL_FILES = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+"""Hadoop's local files without the permissions that it sets, and the checksums that it adds: for these logs alone."""
 
 _NO_SCANS = {"spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan": "true"}
 """Lets Spark leave out scans that it knows to be empty; it does not where a query of its own may keep state."""
@@ -177,12 +183,14 @@ class SparkQuery:
         writer = each_batch(self._engine.assembly.stream(), self._epoch)
         spark_checkpoint = f"{self._engine.checkpoint.uri}/spark"
         # The query's own session is a copy of the user's as it is now.
-        wanted = self._wanted | _logs_without_programs(self._spark, spark_checkpoint)
+        logs = _logs_without_programs(self._spark, spark_checkpoint)
+        wanted = self._wanted | logs
         if not self._engine.assembly.brings_rows:
             wanted |= _NO_SCANS
         with settings(self._spark, wanted):
             self._query = writer.option("checkpointLocation", spark_checkpoint).trigger(**trigger).start()
             self._await_sources(self._query)
+        _forget_local_files(self._query, logs)
         self._use.query = self._query
         self._stop_if_ended()
 
@@ -269,11 +277,21 @@ def _up_to(seconds: float, end: float) -> float:
 
 
 def _logs_without_programs(session: SparkSession, checkpoint: str) -> dict[str, str]:
-    """The setting by which a query keeps Spark's own logs on a local disk without starting programs, if it may.
+    """The settings by which a query keeps Spark's own logs on a local disk without starting programs, if it may.
 
     What Spark writes them by, unless told, asks the system's `stat` and `chmod` wherever Hadoop's native library is
-    missing, as in the Python package: 80 ms of each epoch. The other way also writes beside and renames.
+    missing, as in the Python package: 80 ms of each epoch. The other way also writes beside and renames. Hadoop's local
+    files still start `chmod` for each file and its checksums, six times an epoch; what lies below them does not.
+    Plans and ledgers have checksums of their own of what these logs say.
     """
-    told = session.conf.get(_LOG_WRITER, None) is not None
-    local = file_system(session, checkpoint).getScheme() == "file"
-    return {_LOG_WRITER: _BY_FILE_SYSTEM} if local and not told else {}
+    if file_system(session, checkpoint).getScheme() != "file" or session.conf.get(_LOG_WRITER, None) is not None:
+        return {}
+    theirs = any(session.conf.get(name, None) is not None for name in _LOCAL_FILES)
+    return {_LOG_WRITER: _BY_FILE_SYSTEM} | ({} if theirs else _LOCAL_FILES)
+
+
+def _forget_local_files(query: StreamingQuery, logs: Mapping[str, str]) -> None:
+    """Let what epochs read and write go through Hadoop's usual local files; logs keep what they were opened with."""
+    settings_of_query: Any = query._jsq.streamingQuery().sparkSessionForStream().conf()
+    for name in _LOCAL_FILES.keys() & logs.keys():
+        settings_of_query.unset(name)
