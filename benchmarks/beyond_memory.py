@@ -6,7 +6,7 @@ of each side and two minutes of event time, so that from the seventh on the wind
 110 MB. The same files run through
 
 - ``penstock`` with ``method="auto"``, an eighth of the state as its memory and files read by Arrow; ``32x``: a
-  thirty-second of it; ``dataframe``: an eighth, over streaming DataFrames;
+  thirty-second of it; ``dataframe``: an eighth, over streaming DataFrames that Spark scans;
 - ``unlimited``: the same with memory for all of it;
 - each method by name, at an eighth and a thirty-second (not with ``--quick``);
 - ``spark-rocksdb``: Spark's own join with RocksDB bounded to the memory that penstock has at an eighth. With
@@ -175,7 +175,7 @@ def penstock(workload: base.Workload, memory: int, method: str = "auto", files: 
         orders, payments = (
             flow.parquet(str(workload.directory / "parquet" / name), max_files=1, name=name, **told)
             if files
-            else flow.source(stream(spark, workload, name), name=name, **told)
+            else flow.source(stream(spark, workload, name), name=name, scan="spark", **told)
             for name in ("orders", "payments")
         )
         orders.join(payments, on="order_id", within=pk.band(before="10 min", after="10 min"), method=method).to_format(

@@ -59,7 +59,7 @@ def run(spark: SparkSession, folder: Path, state: int) -> tuple[float, float]:
         write(folder / name, port, state)
     flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory="512 MB")
     left, right = (
-        flow.source(stream(spark, folder / name), time="t", progress=pk.ordered(), name=name)
+        flow.source(stream(spark, folder / name), time="t", progress=pk.ordered(), name=name, scan="spark")
         for name in ("left", "right")
     )
     left.join(right, on="k", within=pk.band(before=10**12, after=10**12)).to_format("noop")

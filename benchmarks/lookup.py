@@ -5,7 +5,7 @@ once, into a sink that drops the rows. Keys are uniform (Zipf 0), half skewed (0
 them are hot has nothing to do with where they lie. ``penstock`` has memory for a tenth, or a hundredth, of the table.
 
 - ``penstock``: ``.lookup(table, on="key")``, the table in penstock's own pages, the stream's files read by Arrow;
-- ``dataframe``: the same with a streaming DataFrame;
+- ``dataframe``: the same with a streaming DataFrame that Spark scans;
 - ``penstock-cinlj``: the same with ``method="cinlj"``, a cache before the pages;
 - ``spark-static``: Spark's stream–static join of the Parquet files, by a shuffle of both: Spark's plan for every left
   join, and for every source of which it does not know how little it brings;
@@ -209,7 +209,11 @@ def penstock(data: Data, job: Job, method: str = "auto", files: bool = True) -> 
         flow = pk.Flow(spark, checkpoint=checkpoint, memory=int(data.nbytes * job.memory))
         told = {"time": "ts", "progress": pk.bounded_delay("1 s")}
         folder = str(workload.directory / "parquet")
-        rows = flow.parquet(folder, max_files=1, **told) if files else flow.source(stream(spark, workload), **told)
+        rows = (
+            flow.parquet(folder, max_files=1, **told)
+            if files
+            else flow.source(stream(spark, workload), scan="spark", **told)
+        )
         rows.lookup(pk.PageTable(str(pages)), on="key", method=method).to_format("noop")
         query = flow.run(end=False)
         report = query.progress()

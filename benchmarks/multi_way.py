@@ -14,7 +14,8 @@ The same files run through
 
 - ``penstock``: reading the files as Arrow columns, with ``materialize="auto"``; ``early`` and ``late``: with these. Of
   the wide join it is ``payload="auto"``, ``"row"`` and ``"source"`` of its sources;
-- ``dataframe``: penstock, its sources streaming DataFrames, with ``auto``; ``dataframe-early``: with ``early``;
+- ``dataframe``: penstock, its sources streaming DataFrames that Spark scans, with ``auto``; ``dataframe-early``: with
+  ``early``;
 - ``spark-rocksdb``: Spark's own joins, one after the other by the same plan;
 - ``flink-rocksdb``: Flink SQL by the same plan (flink_multi_way.py says what is timed), if it is installed, over CSV
   files; ``flink-multi-join``: the same with its operator for several inputs, which here joins two at a time, because no

@@ -282,7 +282,7 @@ class Joined:
 
         def source(name: str) -> Stream:
             if scan == "dataframe":
-                return flow.source(self._stream(spark, name), time="t", name=name)
+                return flow.source(self._stream(spark, name), time="t", name=name, scan="spark")
             return flow.parquet(self.files.parquet(self.folder(name)), time="t", name=name, max_files=FILES)
 
         streams = {name: source(name) for name in self.shape.streams}
@@ -349,9 +349,9 @@ class Wide:
 
         def source(name: str) -> Stream:
             if scan == "dataframe":
-                return flow.source(base.stream(spark, self.workload, name), payload=payload, **told)
+                return flow.source(base.stream(spark, self.workload, name), payload=payload, scan="spark", **told)
             folder = self.workload.directory / "parquet" / name
-            return flow.parquet(folder, max_files=1, payload=payload, **told)
+            return flow.parquet(folder, max_files=1, payload=payload, scan="spark", **told)
 
         near = pk.band(before="10 min", after="10 min")
         return source("orders").join(source("payments"), on="order_id", within=near)

@@ -5,7 +5,8 @@ of one row type, a tenth of them up to 3 s late – into a sink that drops the r
 micro-batch is 500,000 events in two Parquet files, 50 s of event time. The same files run through
 
 - ``penstock``: reading the files as Arrow columns;
-- ``dataframe``: penstock, its source a streaming DataFrame;
+- ``parquet-dataframe``: penstock, its source a streaming DataFrame over the files, which Arrow reads in place of Spark;
+- ``dataframe``: the same with ``scan="spark"``, as DataFrames of anything else are;
 - ``spark-rocksdb``, ``spark-memory``: Spark's own operators (nexmark_spark.py), state in RocksDB with changelog
   checkpoints, and in memory;
 - ``floor``: what any engine in Python tasks pays over a DataFrame (nexmark_floors.py); not with ``--quick``;
@@ -44,7 +45,7 @@ from datetime import date
 from functools import partial
 from pathlib import Path
 from statistics import geometric_mean, median
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.compute
@@ -90,7 +91,8 @@ CSV_COLUMNS = {
 }
 """The fields of structs that Flink reads, in the order of its table."""
 
-Scan = Literal["arrow", "dataframe"]
+Scan = Literal["arrow", "parquet-dataframe", "dataframe"]
+SCANS: tuple[Scan, ...] = get_args(Scan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,7 @@ def main(quick: bool, queries: Sequence[str] = (), only: Sequence[str] = (), pag
         for engine in () if quick else engines:
             engines[engine](few, names[0] if engine != "floor" else "q5")
         for name in names:
-            for scan in scans() if "penstock" in engines or "dataframe" in engines else ():
+            for scan in SCANS if engines.keys() & {"penstock", *SCANS} else ():
                 check(few, name, scan)
             run_all(engines, workload, name, results, missing)
         if not only or "flink-rocksdb" in only:
@@ -228,16 +230,8 @@ def run_all(
         print(f"  {engine}@{name}: {shown_rate(result)} rows/s{parts}", file=sys.stderr)
 
 
-def scans() -> tuple[Scan, ...]:
-    import penstock as pk
-
-    return ("arrow", "dataframe") if hasattr(pk.Flow, "parquet") else ("dataframe",)
-
-
 def spark_engines() -> dict[str, Engine]:
-    own: dict[str, Engine] = {"penstock": partial(penstock, scan=scans()[0])}
-    if len(scans()) > 1:
-        own["dataframe"] = partial(penstock, scan="dataframe")
+    own: dict[str, Engine] = {"penstock" if s == "arrow" else s: partial(penstock, scan=s) for s in SCANS}
     return own | {"spark-rocksdb": spark_rocksdb, "spark-memory": spark_memory, "floor": floor}
 
 
@@ -245,10 +239,10 @@ def source(flow: Flow, spark: SparkSession, workload: Workload, scan: Scan) -> S
     import penstock as pk
 
     progress = pk.bounded_delay("4 s")
-    if scan == "dataframe":
-        return flow.source(stream(spark, workload), time="dateTime", progress=progress, name="events")
-    parquet: Callable[..., Stream] = getattr(flow, "parquet")  # noqa: B009 – not every flow has it
-    return parquet(str(workload.parquet), time="dateTime", progress=progress, max_files=FILES)
+    if scan != "arrow":
+        by: Any = "spark" if scan == "dataframe" else "auto"
+        return flow.source(stream(spark, workload), time="dateTime", progress=progress, name="events", scan=by)
+    return flow.parquet(str(workload.parquet), time="dateTime", progress=progress, max_files=FILES)
 
 
 def check(workload: Workload, name: str, scan: Scan) -> None:
@@ -568,15 +562,16 @@ def figures(
 
 def floors_shown(results: Mapping[str, Timed], names: Sequence[str]) -> list[str]:
     """How far penstock over a DataFrame is from its floor."""
-    rows: list[tuple[str, ...]] = [("query", "dataframe", "floor", "dataframe ÷ floor")]
+    frames = ("parquet-dataframe", "dataframe")
+    rows: list[tuple[str, ...]] = [("query", *frames, "floor", *(f"{frame} ÷ floor" for frame in frames))]
     for name in names:
-        own, least = (results.get(f"{engine}@{name}") for engine in ("dataframe", "floor"))
-        if own is not None and least is not None and own.batch_seconds and least.batch_seconds:
-            ratio = own.batch_seconds / least.batch_seconds
-            rows.append((name, f"{own.batch_seconds:.2f}", f"{least.batch_seconds:.2f}", f"{ratio:.2f}"))
+        *own, least = ((r := results.get(f"{e}@{name}")) and r.batch_seconds for e in (*frames, "floor"))
+        if least and any(own):
+            ratios = [f"{seconds / least:.2f}" if seconds else "–" for seconds in own]
+            rows.append((name, *(f"{seconds:.2f}" if seconds else "–" for seconds in own), f"{least:.2f}", *ratios))
     if len(rows) == 1:
         return []
-    title = "A warm micro-batch over a DataFrame, in seconds, against its floor: scan, native first half, one hop."
+    title = "Warm micro-batches over DataFrames, in seconds, against their floor: scan, native first half, one hop."
     return [title, "", *markdown(rows), ""]
 
 

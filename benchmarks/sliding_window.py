@@ -8,7 +8,7 @@ another number fails the benchmark. The same files run through
 
 - ``penstock``: ``.window(range=…, slide="1 min").by("key").agg(n=pk.count(), mean=pk.mean("value"))``, the files read
   by Arrow (``flow.parquet``);
-- ``dataframe``: the same over a streaming DataFrame, at 60;
+- ``dataframe``: the same over a streaming DataFrame that Spark scans, at 60;
 - ``spark-rocksdb``: Spark's own ``groupBy(window(…), key)`` with RocksDB and changelog checkpoints;
 - ``spark-panes``: the query that people write by hand: one-minute windows, then a window over their results;
 - ``flink-rocksdb``: Flink SQL's ``HOP`` with RocksDB (flink_sliding_window.py says what is timed), if it is installed;
@@ -214,7 +214,11 @@ def windows(workload: base.Workload, job: Job, files: bool) -> base.Result:
         flow = pk.Flow(spark, checkpoint=checkpoint, memory=f"{base.MEMORY_MB} MB")
         told = {"time": "ts", "progress": pk.bounded_delay(f"{DELAY_S} s")}
         folder = str(workload.directory / "parquet")
-        rows = flow.parquet(folder, max_files=1, **told) if files else flow.source(stream(spark, workload), **told)
+        rows = (
+            flow.parquet(folder, max_files=1, **told)
+            if files
+            else flow.source(stream(spark, workload), scan="spark", **told)
+        )
         asked = {"mid": pk.median("value")} if job.median else {"n": pk.count(), "mean": pk.mean("value")}
         rows.window(range=job.range, slide=f"{SLIDE_S} s").by("key").agg(**asked).to_format("noop")
         query = flow.run(end=False)

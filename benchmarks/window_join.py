@@ -13,7 +13,8 @@ What is timed:
 - Flink has no micro-batches: rows per second = all rows ÷ run time of the whole job, in a warm JVM. It reads CSV, as
   its Python package holds no Parquet reader, and takes no checkpoints, which every Spark engine does at each batch.
 - ``floor`` joins nothing: the shuffle and the hop JVM → Python → JVM that any engine in ``mapInArrow`` pays.
-- ``penstock`` reads the files with Arrow (``flow.parquet``); ``dataframe`` is penstock over a streaming DataFrame.
+- ``penstock`` reads the files with Arrow (``flow.parquet``); ``dataframe`` is penstock over a streaming DataFrame that
+  Spark scans.
 
 Engines run one at a time on two cores. Each Spark engine first runs over throw-away rows, so that the JVM has compiled
 what it uses. The full benchmark runs all in the listed order, then in the reverse one, and the better rate of an
@@ -373,7 +374,8 @@ def penstock(workload: Workload) -> Result:
 def dataframe(workload: Workload) -> Result:
     spark = session({})
     return joined_by_penstock(
-        workload, lambda flow, name: flow.source(stream(spark, workload, name), time="ts", progress=delay())
+        workload,
+        lambda flow, name: flow.source(stream(spark, workload, name), time="ts", progress=delay(), scan="spark"),
     )
 
 

@@ -19,6 +19,7 @@ os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executa
 
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.spark.flow import SparkFlow
 from penstock.spark.place import Place, Placement
 from penstock.spark.session import settings
 from tests.spark.jvm import INTERPRETED, QUICK_JVM
@@ -52,6 +53,13 @@ def places(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     random = Random(request.node.nodeid)
     choices: list[Place] = ["driver"] * 4 + ["tasks", "spark"]
     monkeypatch.setattr(Placement, "choose", lambda self, size: (self.at_most(random.choice(choices)), "drawn"))
+
+
+@pytest.fixture(autouse=True)
+def scans(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Spark read DataFrames, as it does all that are not of Parquet files, unless a test is about who reads."""
+    if request.node.get_closest_marker("spark") is not None and request.node.get_closest_marker("own_scan") is None:
+        monkeypatch.setattr(SparkFlow, "_prefers_arrow", False)
 
 
 @pytest.fixture

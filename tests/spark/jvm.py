@@ -52,7 +52,7 @@ def archive() -> None:
                 source = flow.parquet(f"{folder}/rows", time="t", progress=pk.ordered())
             else:
                 stream = spark.readStream.schema("k long, t long").parquet(f"{folder}/rows")
-                source = flow.source(stream, time="t", progress=pk.ordered())
+                source = flow.source(stream, time="t", progress=pk.ordered(), scan="spark")
             source.where("k > 0").to_parquet(f"{folder}/out-{place}")
             source.lookup(spark.createDataFrame(pa.table({"k": [2]})), on="k").to_memory()
             flow.run()

@@ -19,6 +19,9 @@ Payload = Literal["auto", "row", "source", "segments"]
 """Where columns that only results need are kept: in the row, in its source, or in segments of the checkpoint, which are
 written once; auto is whichever costs less."""
 
+ScanBy = Literal["auto", "arrow", "spark"]
+"""Who reads the rows of a streaming DataFrame over Parquet files."""
+
 Path = tuple[str, ...]
 """A column, or a field of a struct by the names that lead to it."""
 
@@ -42,6 +45,8 @@ class Files:
     partitions: pa.Schema = _NO_COLUMNS
     """Columns that are not in the files; each file comes with its values of them."""
     changes: Changes = "refuse"
+    as_spark: bool = False
+    """Whether rows are to be what Spark would read: a file that gives others is refused."""
 
     def __str__(self) -> str:
         return f"Delta table {self.path}" if self.format == "delta" else f"{self.format} files of {self.path}"

@@ -18,6 +18,7 @@ from penstock.flow.sinks import Sink
 from penstock.runtime.course import Course
 from penstock.runtime.shard import PortBounds
 from penstock.spark.arrivals import Inlet
+from penstock.spark.arrow_frames import ArrowFrame
 from penstock.spark.experience import Experience
 from penstock.spark.file_stream import FileStream, path_in_log
 from penstock.spark.layout import Layout, lay_out
@@ -81,8 +82,13 @@ class Assembly:
 
     @property
     def file_sources(self) -> list[SourceNode]:
-        """The sources whose files Arrow reads; Spark follows them behind the scans."""
+        """The sources whose files Arrow reads."""
         return [source for source in self.course.sources if isinstance(_given(source), FileStream)]
+
+    @property
+    def named(self) -> list[SourceNode]:
+        """Those that are no DataFrames, of which Spark is told the files by name."""
+        return [source for source in self.file_sources if not isinstance(_given(source), ArrowFrame)]
 
     @property
     def scanned(self) -> list[SourceNode]:
@@ -90,9 +96,10 @@ class Assembly:
 
         Files come first where a DataFrame has several places in the query, or shares one with another.
         """
-        streaming = [s for s in self.course.sources if s.data.isStreaming and not isinstance(_given(s), FileStream)]
+        named = self.named
+        streaming = [source for source in self.course.sources if source.data.isStreaming and source not in named]
         # By name: the order in which sinks need them may be another at the next start.
-        files, frames = sorted(self.file_sources, key=_name), sorted(streaming, key=_name)
+        files, frames = sorted(named, key=_name), sorted(streaming, key=_name)
         scans = [_scans(source) for source in frames] if files else []
         one_each = len({scan for some in scans for scan in some}) == len(scans) and all(
             len(some) == 1 for some in scans
@@ -111,15 +118,19 @@ class Assembly:
 
     def placed_files(self, epoch: int) -> dict[SourceNode, list[str]]:
         """The URIs of the files that an epoch has of each of them."""
-        files = self.file_sources
-        scans = [[-1 - place] if s in files else _scans(s) for place, s in enumerate(self.scanned)]
+        return self._scanned_files(epoch, self.placed)
+
+    def _scanned_files(self, epoch: int, sources: Sequence[SourceNode]) -> dict[SourceNode, list[str]]:
+        """The URIs of the files that an epoch has of some sources that are DataFrames over one folder each."""
+        named = self.named
+        scans = [[-1 - place] if s in named else _scans(s) for place, s in enumerate(self.scanned)]
         lines = [scan for some in scans for scan in some]
         folders = list(dict.fromkeys(lines))
         if len(lines) > len(folders) and self.checkpoint.spark.sources_in(epoch) == len(folders) + 1:
             lines = folders
         found = {}
         for source, some in zip(self.scanned, scans, strict=True):
-            if source in self.placed:
+            if source in sources:
                 found[source] = self.checkpoint.spark.files_of(epoch, lines.index(some[0]), folders.index(some[0]))
         return found
 
@@ -169,12 +180,13 @@ class Assembly:
         none: dict[SourceNode, list[InputFile]] = {source: [] for source in (*self.segmented, *self.file_sources)}
         if end or not self.file_sources:
             return none
-        log = self.checkpoint.spark
-        logged = log.files_by_place(epoch) or {}
+        log, scanned, named = self.checkpoint.spark, self.scanned, self.named
+        logged = (log.files_by_place(epoch) or {}) if named else {}
+        uris = {source: logged.get(place, ()) for place, source in enumerate(scanned) if source in named}
+        uris |= self._scanned_files(epoch, [source for source in self.file_sources if source not in named])
         return none | {
-            source: _given(source).inputs(epoch, logged.get(place, ()), partial(log.all_files, place, epoch))
-            for place, source in enumerate(self.scanned)
-            if source in self.file_sources
+            source: _given(source).inputs(epoch, some, partial(log.all_files, scanned.index(source), epoch))
+            for source, some in uris.items()
         }
 
     def portions(self, source: SourceNode, plan: Plan, files: Sequence[InputFile]) -> list[Portion]:
@@ -232,7 +244,10 @@ def _given(source: SourceNode) -> Any:
 def _scans(source: SourceNode) -> list[int]:
     """What identifies the streams that a DataFrame reads."""
     if source not in _KNOWN:
-        leaves = _given(source)._jdf.queryExecution().analyzed().collectLeaves()
+        given = _given(source)
+        leaves = (
+            (given.stream if isinstance(given, ArrowFrame) else given)._jdf.queryExecution().analyzed().collectLeaves()
+        )
         _KNOWN[source] = [int(leaf.output().apply(0).exprId().id()) for leaf in each_of(leaves) if leaf.isStreaming()]
     return _KNOWN[source]
 

@@ -32,6 +32,8 @@ class FileStream:
     """The files of a source, as Spark follows them."""
 
     isStreaming = True  # noqa: N815 – as a DataFrame has it
+    deep = True
+    """Whether files of subfolders count."""
 
     def __init__(self, spark: SparkSession, files: Files) -> None:
         self.sparkSession = spark
@@ -56,8 +58,7 @@ class FileStream:
             reader = reader.option("maxFilesPerTrigger", self.files.max_files)
         if self.files.max_bytes is not None:
             reader = reader.option("maxBytesPerTrigger", self.files.max_bytes)
-        # Spark takes some characters for a pattern.
-        return reader.load(re.sub(r"([\\*?\[\]{}])", r"\\\1", self._folder)).where(sf.lit(False))
+        return reader.load(no_pattern(self._folder)).where(sf.lit(False))
 
     def inputs(self, epoch: int, uris: Sequence[str], given: Callable[[], Sequence[str]]) -> list[InputFile]:
         """What an epoch reads, by the files that Spark gave it, and those that it gave the epochs before."""
@@ -108,6 +109,15 @@ class _Reading:
             for part in (part for task in batch.column(0).to_pylist() for part in self.work[task]):
                 for piece in read_placed(self.files, part, columns, self.row, self.late, None):
                     yield from piece.to_batches()
+
+
+def no_pattern(path: str) -> str:
+    """A path as Spark takes it: some characters would make it a pattern.
+
+    >>> print(no_pattern("/in/a[1].parquet"))
+    /in/a\\[1\\].parquet
+    """
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
 
 
 def path_in_log(uri: str) -> str:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core.budget import parse_bytes, show_bytes
 from penstock.core.errors import CheckpointError, ConfigError, PenstockError
-from penstock.core.files import Changes, Format, Sizes
+from penstock.core.files import Changes, Format, Payload, ScanBy, Sizes
 from penstock.core.master import Freshness, TableSource
+from penstock.core.progress import Policy
 from penstock.core.rows import first_twice
 from penstock.flow.flow import Flow, read_trigger
 from penstock.flow.graph import Node, OperatorNode, Pairs, SelectNode, SourceNode
 from penstock.flow.sinks import ParquetSink, Sink, operators_needed
+from penstock.flow.stream import Stream
+from penstock.spark.arrow_frames import ArrowFrame, arrow_frame, refuse_spark
 from penstock.spark.delta_stream import DeltaStream
 from penstock.spark.engine import Engine
 from penstock.spark.file_stream import FileStream
@@ -70,7 +73,32 @@ class SparkFlow(Flow):
         if file_system(spark, self.checkpoint).getScheme() == "file":
             self.checkpoint = whole_path(self.checkpoint)
         self._schemas = Schemas()
+        self._scanned_by_spark: list[tuple[DataFrame, str]] = []
+        """Streams that Spark reads though nobody asked for that, and why."""
         self._check_memory(memory)
+
+    def source(
+        self,
+        data: Any,
+        time: str,
+        progress: Policy | None = None,
+        name: str | None = None,
+        payload: Payload = "auto",
+        scan: ScanBy = "auto",
+    ) -> Stream:
+        """Add a DataFrame, streaming or batch, as a source; see `Flow.source` for the other arguments.
+
+        `scan` says who reads the rows of a streaming DataFrame over Parquet files. With "arrow" it is Arrow, as in
+        `parquet`, which is often several times faster; Spark only follows the files. With "spark" it is Spark. "auto"
+        lets Arrow read where that gives the same rows: files on a local disk, of which the DataFrame takes all rows and
+        some of the columns as they are. It may change at a restart. `explain()` says who reads, and why.
+
+            orders = flow.source(spark.readStream.schema(…).parquet("in/orders"), time="ts")
+        """
+        if scan not in get_args(ScanBy):
+            raise ConfigError(f"scan={scan!r} must be one of {', '.join(get_args(ScanBy))}.")
+        rows = self._read_by(data, scan)
+        return self._source(rows, time, progress, name, payload, files=isinstance(rows, ArrowFrame))
 
     def start(self, trigger: str | None = None) -> SparkQuery:
         """Start the flow; it runs until stopped. An epoch starts every `trigger` (1 s), even without data."""
@@ -116,7 +144,7 @@ class SparkFlow(Flow):
                         f"Source {node.name!r} reads {folder!r}, which is in checkpoint={self.checkpoint!r}: the flow "
                         f"would read its own state. Read another folder."
                     )
-                deep = isinstance(node.data, FileStream)
+                deep = isinstance(node.data, FileStream) and node.data.deep
                 if deep and is_within(self.checkpoint, folder) and not is_hidden_in(self.checkpoint, folder):
                     raise ConfigError(
                         f"checkpoint={self.checkpoint!r} is in {folder!r}, and source {node.name!r} reads all files "
@@ -146,6 +174,15 @@ class SparkFlow(Flow):
             use.end()
             raise
 
+    def _scan_notes(self) -> Iterator[str]:
+        """Who reads the Parquet files of streaming DataFrames, and why if it is Spark."""
+        for source in self._sources:
+            if isinstance(source.data, ArrowFrame):
+                yield f"Arrow reads the files of source {source.name} in place of Spark; scan='spark' would let Spark"
+            for rows, why in self._scanned_by_spark:
+                if rows is source.data:
+                    yield f"Spark reads the rows of source {source.name}: {why}"
+
     def _make_folders(self, checkpoint: Checkpoint) -> None:
         """Make the folders that lookups put rows aside in, or refuse what cannot be written to."""
         for node in operators_needed(self._sinks):
@@ -156,7 +193,7 @@ class SparkFlow(Flow):
         zone = str(self.spark.conf.get("spark.sql.session.timeZone"))
         sinks, notes = detached_on_spark(self._sinks, checkpoint, zone, self._homes)
         engine = Engine(self.spark, sinks, checkpoint, self.memory, self.shards)
-        engine.notes = notes
+        engine.notes = [*self._scan_notes(), *notes]
         if engine.ledger.ended and not engine.course.has_all:
             raise CheckpointError(
                 f"The streams of checkpoint {self.checkpoint} have ended: run() drained them and closed their windows, "
@@ -176,6 +213,9 @@ class SparkFlow(Flow):
                 source.home.forget_after(engine.ledger.units.get(source.name, 0))
         sweep(self._sinks)
         return engine
+
+    _prefers_arrow = True
+    """Whether Arrow reads streams of Parquet files in place of Spark unless told otherwise."""
 
     def _fingerprint(self) -> dict[str, Any]:
         """What the checkpoint's state depends on: sources, and operators with what they were asked to do."""
@@ -221,6 +261,19 @@ class SparkFlow(Flow):
 
     def _delta(self, path: Any, schema: pa.Schema | None, max_commits: int | None, changes: Changes) -> DeltaStream:
         return DeltaStream(self.spark, delta_files(path, schema, max_commits, changes))
+
+    def _read_by(self, data: Any, scan: ScanBy) -> Any:
+        """What a source reads: a DataFrame, or its files if Arrow reads them."""
+        if not hasattr(data, "isStreaming") or (scan == "auto" and not self._prefers_arrow):
+            return data
+        found = arrow_frame(data, scan)
+        if isinstance(found, ArrowFrame):
+            return found
+        if scan == "arrow":
+            raise refuse_spark(found)
+        if scan == "auto" and data.isStreaming:
+            self._scanned_by_spark.append((data, found))
+        return data
 
     def _columns_of(self, data: Any) -> pa.Schema:
         if not hasattr(data, "isStreaming"):

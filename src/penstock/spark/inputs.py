@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core.errors import SourceError
 from penstock.flow.graph import SourceNode
+from penstock.spark.arrow_frames import ArrowFrame
 from penstock.spark.file_stream import FileStream
 from penstock.spark.parquet_frames import PlacedFrame
 from penstock.spark.segments import SegmentStream
@@ -55,6 +56,8 @@ def folders_read(data: DataFrame | FileStream | SegmentStream | PlacedFrame) -> 
     """The folders from which a source streams files, and whether it ignores files that are gone."""
     if isinstance(data, SegmentStream | PlacedFrame):
         return folders_read(data.given)
+    if isinstance(data, ArrowFrame):
+        return folders_read(data.stream)
     if isinstance(data, FileStream):
         # The commits of a Delta table may be cleaned up; whoever reads them tells if they are still needed.
         return {data.files.path: data.files.format == "delta"}

@@ -61,41 +61,46 @@ class ParquetScan:
 
 def why_not_read_again(rows: DataFrame) -> str | None:
     """Why rows of a DataFrame cannot be found again in Parquet files; None if they can."""
-    found = _relation(rows)
+    found = parquet_relation(rows)
     return found if isinstance(found, str) else None
 
 
 def parquet_scan(rows: DataFrame) -> ParquetScan | str:
     """What a DataFrame reads, if rows of it can be found again in Parquet files; else why they cannot."""
-    found = _relation(rows)
+    found = parquet_relation(rows)
     if isinstance(found, str):
         return found
-    relation, projects = found
+    relation, steps = found
     shown = {_id(each): str(each.name()) for each in each_of(rows._jdf.queryExecution().analyzed().output())}
-    for project in projects:
-        shown = _before(project, shown)
+    for step in steps:
+        if kind_of(step) == "Project":
+            shown = _before(step, shown)
     return _scan(relation, shown, rows)
 
 
-def _relation(rows: DataFrame) -> tuple[Any, list[Any]] | str:
-    """The relation that a DataFrame scans, and the projections between, the last one first; else why it has none."""
+def parquet_relation(rows: DataFrame) -> tuple[Any, list[Any]] | str:
+    """The relation that a DataFrame scans, and the steps between, the last one first; else why it has none."""
     if not rows.isStreaming:
         return "it is a DataFrame that is no stream"
-    plan, projects = rows._jdf.queryExecution().analyzed(), []
+    plan, steps = rows._jdf.queryExecution().analyzed(), []
     while plan.children().size() == 1:
-        step = str(plan.getClass().getSimpleName())
+        step = kind_of(plan)
         if step not in _PASSES_ON:
             return f"its rows pass {_SAID.get(step, step)} on the way from the files"
-        if step == "Project":
-            if _METADATA in str(plan.projectList().mkString(" ")).lower():
-                return f"it selects {_METADATA!r}"
-            projects.append(plan)
+        if step == "Project" and _METADATA in str(plan.projectList().mkString(" ")).lower():
+            return f"it selects {_METADATA!r}"
+        steps.append(plan)
         plan = plan.children().head()
-    if plan.children().size() or plan.getClass().getSimpleName() != "StreamingRelation":
+    if plan.children().size() or kind_of(plan) != "StreamingRelation":
         return "it is no stream of Parquet files"
     if _METADATA in str(plan.output().mkString(" ")).lower():
         return f"its files have a column {_METADATA!r}"
-    return _why_not(rows, plan.dataSource()) or (plan, projects)
+    return _why_not(rows, plan.dataSource()) or (plan, steps)
+
+
+def kind_of(part: Any) -> str:
+    """What a part of one of Spark's plans is."""
+    return str(part.getClass().getSimpleName())
 
 
 _SAID = {
@@ -112,9 +117,9 @@ def _before(project: Any, shown: Mapping[int, str]) -> dict[int, str]:
     """What attributes are called in the end that come into a projection and leave it as they are."""
     found: dict[int, str] = {}
     for each in each_of(project.projectList()):
-        kind, name = each.getClass().getSimpleName(), shown.get(_id(each))
-        given = each.child() if kind == "Alias" else each
-        if name is not None and given.getClass().getSimpleName() == "AttributeReference":
+        name = shown.get(_id(each))
+        given = each.child() if kind_of(each) == "Alias" else each
+        if name is not None and kind_of(given) == "AttributeReference":
             # Of two columns that are the same in the files, one travels.
             found.setdefault(_id(given), name)
     return found
@@ -142,22 +147,27 @@ def _scan(relation: Any, shown: Mapping[int, str], rows: DataFrame) -> ParquetSc
     names = {}
     for each in each_of(relation.output()):
         name, ours = str(each.name()), shown.get(_id(each))
-        if ours is not None and name.lower() not in apart and _reads_alike(kinds[ours]):
+        if ours is not None and name.lower() not in apart and reads_alike(kinds[ours]):
             names[ours] = name
     path = source.options().get("path")
     return ParquetScan(str(path.get()) if path.isDefined() else "", names)
 
 
-def _reads_alike(kind: st.DataType) -> bool:
-    """Whether Arrow reads values of a type as Spark does, whoever wrote them; old files have other calendars."""
+def reads_alike(kind: st.DataType, times: bool = False) -> bool:
+    """Whether Arrow reads values of a type as Spark does, whoever wrote them; old files have other calendars.
+
+    `times` counts dates and times as well, for those who look into the files for their calendar.
+    """
     if isinstance(kind, st.StructType):
-        return all(_reads_alike(field.dataType) for field in kind)
+        return all(reads_alike(field.dataType, times) for field in kind)
     if isinstance(kind, st.ArrayType):
-        return _reads_alike(kind.elementType)
+        return reads_alike(kind.elementType, times)
     if isinstance(kind, st.MapType):
-        return _reads_alike(kind.keyType) and _reads_alike(kind.valueType)
+        return reads_alike(kind.keyType, times) and reads_alike(kind.valueType, times)
+    if isinstance(kind, st.CharType | st.VarcharType):
+        return False
     plain = st.StringType | st.BinaryType | st.BooleanType | st.IntegralType | st.FractionalType
-    return isinstance(kind, plain) and not isinstance(kind, st.CharType | st.VarcharType)
+    return isinstance(kind, plain) or (times and isinstance(kind, st.DateType | st.TimestampType | st.TimestampNTZType))
 
 
 def _id(attribute: Any) -> int:

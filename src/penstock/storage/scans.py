@@ -22,6 +22,7 @@ from pyarrow import fs
 from penstock.core.absent import absent
 from penstock.core.errors import ConfigError, SourceError
 from penstock.core.files import Files, Format, InputFile, Path, Values, check_limit, decoded, lacking, standard_columns
+from penstock.storage.alike import why_not_alike
 from penstock.storage.delta import epochs_of_table
 from penstock.storage.files import find_folder, is_hidden, path_of, whole_path
 
@@ -127,12 +128,13 @@ def read_file(
         if files.inside == "parquet":
             within = pa.schema([field for field in columns if field.name not in given])
             extra = sum(map(_width, given.values()))
-            pieces = _read_parquet(system, path, within, size, group, extra, files.path)
+            pieces = _read_parquet(system, path, within, size, group, extra, files, uri)
         else:
             pieces = _READERS[files.inside](system, path, columns, size)
         for piece in pieces:
             whole = _with_constants(piece, given)
-            yield _conformed(_instants(whole, columns) if files.format == "delta" else whole, columns, uri, texts)
+            told = files.format == "delta" or files.as_spark
+            yield _conformed(_instants(whole, columns) if told else whole, columns, uri, texts)
 
 
 def _constants(files: Files, uri: str, columns: pa.Schema, values: Values) -> dict[str, pa.Scalar]:
@@ -175,7 +177,10 @@ def _width(value: pa.Scalar) -> int:
 
 
 def _instants(rows: pa.Table, columns: pa.Schema) -> pa.Table:
-    """Rows whose times are in UTC where `columns` say so: those that Spark writes as INT96 do not tell."""
+    """Rows whose times are in UTC where `columns` say so: those that Spark writes as INT96 do not tell.
+
+    Delta tables and streams of Spark's have no others without a zone where their columns have one.
+    """
     for place, field in enumerate(rows.schema):
         if field.name in columns.names:
             kind = _instant(field.type, columns.field(field.name).type)
@@ -190,6 +195,10 @@ def _instant(held: pa.DataType, wanted: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(held) and pa.types.is_struct(wanted):
         places = {field.name: field.type for field in wanted}
         return pa.struct([field.with_type(_instant(field.type, places.get(field.name, field.type))) for field in held])
+    if pa.types.is_list(held) and pa.types.is_list(wanted):
+        return pa.list_(held.value_field.with_type(_instant(held.value_type, wanted.value_type)))
+    if pa.types.is_map(held) and pa.types.is_map(wanted):
+        return pa.map_(_instant(held.key_type, wanted.key_type), _instant(held.item_type, wanted.item_type))
     return held
 
 
@@ -283,10 +292,23 @@ def _parquet_file(
 
 
 def _read_parquet(
-    system: fs.FileSystem, path: str, columns: pa.Schema, size: int | None, group: int | None, extra: int, folder: str
+    system: fs.FileSystem,
+    path: str,
+    columns: pa.Schema,
+    size: int | None,
+    group: int | None,
+    extra: int,
+    files: Files,
+    uri: str,
 ) -> Iterator[pa.Table]:
-    """The rows of a file in a folder; each will take so many `extra` bytes for columns that are not in it."""
+    """The rows of one of some files; each will take so many `extra` bytes for columns that are not in it."""
     with _parquet_file(system, path) as file:
+        why = why_not_alike(file, uri, columns) if files.as_spark else None
+        if why is not None:
+            raise SourceError(
+                f"{why}: Arrow, which reads this source in place of Spark, would read something else there. Write "
+                f"flow.source(…, scan='spark') and start the flow again."
+            )
         groups = range(file.num_row_groups) if group is None else [group]
         there = set(file.schema_arrow.names)
         leaves = [leaf for field in columns if field.name in there for leaf in leaves_of(field.name, field.type)]
@@ -298,7 +320,7 @@ def _read_parquet(
                 yield _of_length(min(most, rows - start))
             return
         paths = [leaf for leaf, _ in leaves]
-        seen = (folder, *paths)
+        seen = (files.path, *paths)
         known = _WIDTHS.get(seen)
         widest = 0
         for number in groups:

@@ -29,7 +29,7 @@ def main(folder: Path, how: str) -> None:
     spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
     flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory="64 MB")
     rows = Feed(folder / "rows", pa.schema({"t": pa.int64()})).stream(spark)
-    flow.source(rows, time="t", progress=pk.ordered(), name="rows").foreach_epoch(take_a_second)
+    flow.source(rows, time="t", progress=pk.ordered(), name="rows", scan="spark").foreach_epoch(take_a_second)
     log = logging.getLogger("penstock")
     log.setLevel("INFO")
     log.addHandler(Tell())
