@@ -256,7 +256,9 @@ def test_a_file_of_an_old_calendar_is_left_to_spark(spark, tmp_path):
     assert found["t"].to_pylist() == [row.t for row in spark.read.parquet(str(tmp_path / "in")).collect()]
 
 
-def test_a_missing_file_and_a_torn_one_are_named(spark, tmp_path, plain):
+@pytest.mark.parametrize("place", ["driver", "tasks"])
+def test_a_missing_file_and_a_torn_one_are_named(spark, tmp_path, plain, place, monkeypatch):
+    monkeypatch.setattr(Placement, "choose", lambda self, size: (self.at_most(place), "said"))
     given = stream(spark, plain.folder)
     torn = plain.folder / "00001.parquet"
     whole = torn.read_bytes()

@@ -84,19 +84,16 @@ def ran(spark, runs: list[JoinRun], folder: Path, homes: Random) -> list[tuple[C
 
 
 def _join(flow: pk.Flow, feeds: list[Feed], number: int, run: JoinRun, place: int, homes: Random) -> pk.Stream:
-    case = run.case
-    left, right = (
-        flow.parquet(
-            feed.folder,
-            time="t",
-            schema=feed.schema,
-            progress=case.policies[side],
-            name=f"{name}{number}",
-            max_files=1,
-            payload=homes.choice(["source", "source", "segments", "segments", "row", "auto"]),
-        )
-        for side, (feed, name) in enumerate(zip(feeds, "lr", strict=True))
-    )
+    case, sides = run.case, []
+    for side, (feed, name) in enumerate(zip(feeds, "lr", strict=True)):
+        told: dict[str, Any] = {"time": "t", "progress": case.policies[side], "name": f"{name}{number}"}
+        told["payload"] = homes.choice(["source", "source", "segments", "segments", "row", "auto"])
+        if side and number % 2:
+            # A DataFrame over the files, which Arrow reads at one start and Spark at another.
+            sides.append(flow.source(feed.stream(flow.spark), scan=homes.choice(["arrow", "spark"]), **told))
+        else:
+            sides.append(flow.parquet(feed.folder, schema=feed.schema, max_files=1, **told))
+    left, right = sides
     on = {f"k_{ours}": f"k_{theirs}" for ours, theirs in case.keys}
     joined = left.join(right, on=on, within=case.within, how=case.how, method=case.methods[place])
     other = "id_right" if "id_right" in joined.columns.names else "CAST(NULL AS BIGINT)"
