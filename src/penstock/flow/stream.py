@@ -677,7 +677,7 @@ class Windowed:
 
         Once its window is complete, a row is emitted if fewer than `n` rows of its window and group have a greater
         value: rows that tie for the last place are all emitted, rows with null never. For the smallest values select
-        their negative first. Windows must not overlap: ``.window(range="10 s")``.
+        their negative first. Windows follow one another: ``.window(range="10 s")``.
 
         >>> import penstock as pk
         >>> flow = pk.LocalFlow()

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock import LocalFlow, bounded_delay, count
+from penstock import LocalFlow, bounded_delay, count, session
 from penstock.core.budget import Budget
 from penstock.core.errors import ConfigError
 from penstock.core.operator import Quiet, State
@@ -208,8 +208,17 @@ def test_a_flow_has_the_best_rows_and_what_follows_them_has_their_time():
         (lambda s: s.window(range=10).top(0, "v"), r"top\(0, …\) takes a whole number of at least 1"),
         (
             lambda s: s.window(range=10, slide=5).top(1, "v"),
-            r"top\(…\) needs windows that do not overlap, but the window",
+            r"but the window is sliding\(range=10, slide=5\)\. Write \.window\(range=10\), without",
         ),
+        (
+            lambda s: s.window(range=5, slide=10).top(1, "v"),
+            r"but the window is sliding\(range=5, slide=10\)\. Write \.window\(range=5\), without",
+        ),
+        (
+            lambda s: s.window(range="1 min", slide="5 s").top(1, "v"),
+            r"Write \.window\(range='1 min'\), without",
+        ),
+        (lambda s: s.window(session(5)).top(1, "v"), r"Write \.window\(range=…\), without slide=\."),
         (
             lambda s: s.window(range=10).top(1, "w"),
             r"of='w' is not a column of this stream\. Its columns are: t, v, list",

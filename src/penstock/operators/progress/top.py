@@ -2,7 +2,7 @@
 
 Once its window is complete, a row is emitted iff its value is not null and fewer than `n` rows of its window and group
 have a greater one. So rows that tie for the last place are all emitted, and the result depends on the rows alone.
-Windows do not overlap. Null is a group like any other; NaN is the greatest number.
+Windows follow one another without overlap or gap. Null is a group like any other; NaN is the greatest number.
 
 Rows wait in pages; those with `n` greater rows among the rows that arrive with them are dropped at once.
 """
@@ -61,9 +61,11 @@ class Top(Operator):
         if isinstance(self.n, bool) or not isinstance(self.n, int) or self.n < 1:
             raise ConfigError(f"top({self.n!r}, …) takes a whole number of at least 1: how many rows of each window.")
         if not isinstance(self.window, Sliding) or self.window.range != self.window.slide:
+            length = self.window.range if isinstance(self.window, Sliding) else None
+            written = "…" if length is None else length.amount if length.kind == "ticks" else repr(str(length))
             raise ConfigError(
-                f"top(…) needs windows that do not overlap, but the window is {self.window}. Write "
-                f".window(range='10 s') without slide=."
+                f"top(…) needs windows that follow one another without overlap or gap, but the window is "
+                f"{self.window}. Write .window(range={written}), without slide=."
             )
         self.slides  # noqa: B018 – raises if the window does not fit the unit
 
