@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from penstock.spark import allocator
-from penstock.spark.allocator import TrimmedBudget, give_back
+from penstock.spark.allocator import TrimmedBudget, allocating_within, give_back
 
 LARGE = 1 << 28
 
@@ -71,3 +72,46 @@ def test_where_the_system_tells_nothing_all_goes_back(process):
     for _ in range(2):
         give_back(LARGE)
     assert process.returned == 2
+
+
+@pytest.fixture
+def eager():
+    """Arrow's usual allocator, for the length of a test."""
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pa.mimalloc_memory_pool())
+    yield
+    pa.set_memory_pool(before)
+
+
+def backend() -> str:
+    return pa.default_memory_pool().backend_name
+
+
+def test_a_large_share_keeps_what_is_freed_for_the_next_allocation(eager):
+    with allocating_within(LARGE):
+        assert backend() == "jemalloc"
+    assert backend() == "mimalloc"
+
+
+def test_while_a_small_share_is_at_work_nothing_is_kept(eager):
+    with allocating_within(LARGE):
+        with allocating_within(1 << 25), allocating_within(LARGE):
+            assert backend() == "system"
+        assert backend() == "jemalloc"
+    assert backend() == "mimalloc"
+
+
+def test_an_allocator_that_the_user_chose_stays():
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        with allocating_within(LARGE):
+            assert backend() == "system"
+    finally:
+        pa.set_memory_pool(before)
+
+
+def test_an_error_leaves_the_allocator_as_it_was(eager):
+    with pytest.raises(ValueError, match="wrong"), allocating_within(LARGE):
+        raise ValueError("wrong")
+    assert backend() == "mimalloc"

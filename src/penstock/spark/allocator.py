@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import resource
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Literal
 
 import pyarrow as pa
 
@@ -19,8 +21,14 @@ _LOOK, _KEPT = 8, 4
 _SMALL_SHARE = 1 << 26
 """Below so many bytes, what an allocator keeps for itself would be a good part of a share."""
 
-_M_MMAP_THRESHOLD = -3
-"""glibc's name for the size from which an allocation is mapped on its own."""
+_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -3, -1
+"""glibc's names: the size from which an allocation is mapped on its own, and how much that is free it keeps."""
+
+_MAPPED = 1 << 25
+"""The largest size that glibc accepts for the former."""
+
+_DECAY_MS = 10_000
+"""For how long Arrow's allocator keeps what is free where memory is ample: longer than an epoch of a busy flow."""
 
 
 @cache
@@ -37,6 +45,14 @@ def return_what_is_freed(share: int) -> None:
     adjust = getattr(_c_library(), "mallopt", None)
     if adjust is not None:
         adjust(_M_MMAP_THRESHOLD, max(1 << 17, min(1 << 25, share // 64)))
+
+
+def keep_what_is_freed(share: int) -> None:
+    """Let glibc, from which NumPy takes memory, keep what is freed for the next array, up to a part of this share."""
+    adjust = getattr(_c_library(), "mallopt", None)
+    if adjust is not None:
+        adjust(_M_MMAP_THRESHOLD, _MAPPED)
+        adjust(_M_TRIM_THRESHOLD, min(share // _KEPT, (1 << 31) - 1))
 
 
 def give_back(limit: int = 0, held: int = 0) -> None:
@@ -71,46 +87,80 @@ class _Left:
 _LEFT = _Left()
 
 
+Allocator = Literal["thrifty", "keeping"]
+"""One that keeps little of what is freed, or one that keeps it for the next allocation."""
+
+
 class _Switch:
-    """Arrow's allocator in this process: the system's while it is needed, else the original one."""
+    """Arrow's allocator in this process: another one while it is needed, else the original."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._needed = 0
-        self._before = pa.default_memory_pool()
+        self._needed: Counter[Allocator] = Counter()
+        self._original = pa.default_memory_pool()
 
-    def __enter__(self) -> None:
+    @contextmanager
+    def to(self, allocator: Allocator) -> Iterator[None]:
+        """Use this one in a block. Where several threads ask for different ones, that which keeps little is used."""
         with self._lock:
-            self._needed += 1
-            if self._needed == 1:
-                self._before = pa.default_memory_pool()
-                pa.set_memory_pool(pa.system_memory_pool())
+            if not self._needed.total():
+                self._original = pa.default_memory_pool()
+            self._needed[allocator] += 1
+            self._choose()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._needed[allocator] -= 1
+                self._choose()
 
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._needed -= 1
-            if not self._needed:
-                pa.set_memory_pool(self._before)
+    def _choose(self) -> None:
+        if self._needed["thrifty"]:
+            pa.set_memory_pool(pa.system_memory_pool())
+        elif self._needed["keeping"] and self._original.backend_name == _EAGER and _KEEPING in _backends():
+            pa.set_memory_pool(_keeping_pool())
+        else:
+            pa.set_memory_pool(self._original)
 
 
-_SYSTEMS = _Switch()
+_EAGER, _KEEPING = "mimalloc", "jemalloc"
+"""The allocator that returns within milliseconds what is freed, and one that can be told to wait."""
+
+
+@cache
+def _backends() -> list[str]:
+    return list(pa.supported_memory_backends())
+
+
+@cache
+def _keeping_pool() -> pa.MemoryPool:
+    """Told once: what is told later holds for new threads only."""
+    pa.jemalloc_set_decay_ms(_DECAY_MS)
+    return pa.jemalloc_memory_pool()
+
+
+_SWITCH = _Switch()
 
 
 @contextmanager
 def allocating_within(share: int) -> Iterator[None]:
     """Let this process keep little of what is freed in a block, if its share is so small that it matters.
 
-    Arrow's own allocator keeps some megabytes for each thread.
+    Arrow's own allocator keeps some megabytes for each thread. Where the share is large, on the contrary, what is freed
+    is kept for the next allocation: to return pages and get them again takes longer than much of what they are for.
+    `TrimmedBudget` returns them once they are much beside the share.
 
     >>> with allocating_within(8_000_000):
     ...     pa.default_memory_pool().backend_name
     'system'
     """
     if share >= _SMALL_SHARE:
-        yield
+        keep_what_is_freed(share)
+        with _SWITCH.to("keeping"):
+            yield
         return
     return_what_is_freed(share)
-    with _SYSTEMS:
+    with _SWITCH.to("thrifty"):
         yield
 
 
