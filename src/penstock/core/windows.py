@@ -21,7 +21,7 @@ import numpy.typing as npt
 from penstock.core.durations import Duration, DurationLike, TimeUnit
 from penstock.core.errors import WindowError
 from penstock.core.rows import Indices
-from penstock.core.time import FARTHEST, TIME_MAX, TIME_MIN, Time, Times
+from penstock.core.time import FARTHEST, TIME_MAX, TIME_MIN, Time, Times, into_steps
 
 Wid = int
 """The number of a window."""
@@ -513,12 +513,14 @@ def _floors(times: Times, origin: int, step: int, plus: int = 0) -> Wids:
     """``floor((times - origin) / step) + plus``, kept on the axis, which no part of it leaves before."""
     whole, rest = divmod(origin, step)
     numbers: Wids = np.floor_divide(times, step)
-    return _raised(numbers, plus - whole, minus=np.mod(times, step) < rest)
+    return _raised(numbers, plus - whole, minus=into_steps(times, step) < rest if rest else 0)
 
 
 def _raised(numbers: Wids, by: int, minus: npt.NDArray[np.bool_] | int = 0) -> Wids:
     """``numbers + by - minus``, kept on the axis."""
     raised = numbers + np.int64(max(TIME_MIN, min(TIME_MAX, by))) - minus
+    if numbers.size and int(numbers.min()) + by > TIME_MIN and int(numbers.max()) + by <= TIME_MAX:
+        return raised
     if by > 0:
         return np.where((numbers > 0) & (raised < 0), TIME_MAX, raised)
     return np.where((numbers < 0) & (raised > 0), TIME_MIN, raised)

@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.core.durations import Duration, DurationLike, TimeUnit
 from penstock.core.errors import BandError
-from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
+from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times, into_steps
 
 LEFT, RIGHT = 0, 1
 Ends = Literal["[]", "()", "[)", "(]"]
@@ -145,7 +145,9 @@ class Buckets:
 
     def of(self, port: int, times: Times) -> tuple[Times, Times]:
         """The same window on either port. Floors, never ceilings: Fig 7-2 as printed is unsound."""
-        into = np.mod(np.mod(times, self.size) - self.origin % self.size, self.size)
+        into, rest = into_steps(times, self.size), self.origin % self.size
+        if rest:
+            into = np.where(into < rest, into + (self.size - rest), into - rest)
         return _lowered(times, into), _raised(times, self.size - 1 - into)
 
     @property
