@@ -27,6 +27,9 @@ _SIGN = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 _PACKED = 1 << 62
 """So many values fit one code that is put together from several."""
 
+_SHORT = 16
+"""Rows that a segment must have, on average, to be summed on its own."""
+
 _WORD, _LOW = 32, 0xFFFF_FFFF
 """The bits of a low word: how many, and all of them."""
 
@@ -127,6 +130,21 @@ def as_column(numbers: Numbers, kind: pa.DataType, missing: Mask | None = None) 
     return pa.array(numbers, kind, mask=mask)
 
 
+def totals(numbers: npt.NDArray[np.integer] | Mask, starts: Indices) -> Longs:
+    """The sum of each segment of whole numbers, or how many are marked, in 64 bits; what does not fit wraps around.
+
+    Where segments are short, differences of running totals are found faster than sums are.
+
+    >>> totals(np.array([True, False, True]), np.array([0, 2])).tolist()
+    [1, 1]
+    """
+    if starts.size * _SHORT <= numbers.size:
+        return np.add.reduceat(numbers.astype(np.int64, copy=False), starts)
+    running = np.cumsum(numbers, dtype=np.int64)
+    sums: Longs = np.diff(running[np.append(starts[1:], numbers.size) - 1], prepend=0)
+    return sums
+
+
 def all_of(mask: Mask, starts: Indices) -> Mask:
     """Whether all rows of each segment are marked."""
     if not mask.any():
@@ -177,10 +195,10 @@ def sum_words(numbers: Words, starts: Indices) -> tuple[Longs, Longs]:
     """
     largest = max(-int(numbers.min(initial=0)), int(numbers.max(initial=0)))
     if largest * numbers.size < 1 << 63:
-        whole = np.add.reduceat(numbers.astype(np.int64, copy=False), starts)
+        whole = totals(numbers, starts)
         return carried(np.zeros_like(whole), whole)
     shift, mask = numbers.dtype.type(_WORD), numbers.dtype.type(_LOW)
-    high, low = (np.add.reduceat(word.astype(np.int64), starts) for word in (numbers >> shift, numbers & mask))
+    high, low = (totals(word, starts) for word in (numbers >> shift, numbers & mask))
     return carried(high, low)
 
 

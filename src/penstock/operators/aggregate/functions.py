@@ -41,6 +41,7 @@ from penstock.kernels.segments import (
     starts_of,
     sum_decimals,
     sum_words,
+    totals,
 )
 
 Columns = tuple[pa.Array, ...]
@@ -138,11 +139,11 @@ class Count:
         """Count rows that are there."""
         if self.column is None or not values.null_count:
             return (pa.array(np.diff(starts, append=times.size)),)
-        return (pa.array(np.add.reduceat((~is_null(values)).astype(np.int64), starts)),)
+        return (pa.array(totals(~is_null(values), starts)),)
 
     def combine(self, partials: Columns, starts: Indices) -> Columns:
         """Add."""
-        return (pa.array(np.add.reduceat(numbers_of(partials[0]), starts)),)
+        return (pa.array(totals(cast(Words, numbers_of(partials[0])), starts)),)
 
     def lower(self, partials: Columns, kind: pa.DataType) -> pa.Array:
         """As it is."""
@@ -173,7 +174,7 @@ class CountWhere(Count):
 
     def lift(self, values: pa.Array, times: Times, starts: Indices) -> Columns:
         """Count rows that are there and marked."""
-        return (pa.array(np.add.reduceat((~is_null(values)).astype(np.int64), starts)),)
+        return (pa.array(totals(~is_null(values), starts)),)
 
 
 def where_of(function: object) -> str | None:
@@ -250,7 +251,7 @@ class Sum:
         counts = Count().combine((count,), starts)
         if len(total) == 1:
             return _summed(total[0], total[0].type, starts), *counts
-        high, low = (np.add.reduceat(numbers_of(word).astype(np.int64, copy=False), starts) for word in total)
+        high, low = (totals(cast(Words, numbers_of(word)), starts) for word in total)
         return *map(pa.array, carried(high, low)), *counts
 
     def lower(self, partials: Columns, kind: pa.DataType) -> pa.Array:

@@ -23,7 +23,7 @@ from penstock.core.rows import HASH, MOMENT, SLIDE, TIME, Hashes, Indices, RowTy
 from penstock.core.time import Times
 from penstock.core.windows import Wids
 from penstock.kernels.equal import same
-from penstock.kernels.segments import Codes, codes_of, sorted_by, starts_of
+from penstock.kernels.segments import Codes, Mask, codes_of, sorted_by, starts_of, totals
 from penstock.operators.aggregate.functions import Columns, Count, CountWhere, Edge, Function, OwnError, where_of
 
 VALUE = "__value"
@@ -109,15 +109,18 @@ class Lane:
         columns = [pa.array(hashes_of(rows)[firsts]), pa.array(numbers[firsts])]
         columns += [key.take(pa.array(firsts)) for key in keys]
         times, taken = moments.to_numpy()[order], dict[tuple[str | None, str | None], pa.Array]()
+        edges = _Edges(order, starts)
         for part in self.parts:
             name = part.function.column
-            if isinstance(part.function, Edge) and not (column := kind.column(rows, part.function.column)).null_count:
-                # Most rows are not the first or last of theirs: their values need not be put in order.
-                best, tied = part.function.nearest(times, np.zeros(times.size, np.bool_), starts)
-                if tied is None:
-                    columns += [pa.array(times[best]), column.take(pa.array(order[best]))]
+            if isinstance(part.function, Edge):
+                found = edges.of(part.function, moments, kind.column(rows, part.function.column))
+                if found is not None:
+                    columns += found
                     continue
             where = where_of(part.function)
+            if name is None and where is not None:
+                columns.append(pa.array(totals(_marked(kind.column(rows, where))[order], starts)))
+                continue
             if (name, where) not in taken:
                 taken[name, where] = self._values(rows, kind, name, where, places)
             values = taken[name, where]
@@ -140,16 +143,20 @@ class Lane:
             return partials
         keys = [partials.column(place) for place in (*self.group_places, *self.key_places)]
         order, starts = self.segments(hashes_of(partials), times_of(partials), keys)
-        if not _in_order(order):
-            partials = partials.take(pa.array(order))
+        places = None if _in_order(order) else pa.array(order)
         if starts.size == partials.num_rows:
-            return partials
-        firsts = pa.array(starts)
+            return partials if places is None else partials.take(places)
+        firsts = pa.array(order[starts])
         columns = [partials.column(place).take(firsts) for place in range(self.key_places.stop)]
+        edges = _Edges(order, starts)
         for part in self.parts:
-            mine = tuple(partials.column(place) for place in range(part.first, part.last))
+            mine = partial_columns(part, partials)
+            if isinstance(part.function, Edge) and (found := edges.of(part.function, *mine)) is not None:
+                columns += found
+                continue
+            ordered = mine if places is None else tuple(column.take(places) for column in mine)
             with part.telling():
-                columns += part.function.combine(mine, starts)
+                columns += part.function.combine(ordered, starts)
         return self._batch(columns)
 
     def subtract(self, whole: pa.RecordBatch, part: pa.RecordBatch) -> pa.RecordBatch:
@@ -232,6 +239,35 @@ class Lane:
         return pa.RecordBatch.from_arrays(cast, schema=self.schema)
 
 
+class _Edges:
+    """The first or last values of segments: most rows are neither, so their values need not be put in order.
+
+    Several columns of the same rows mostly have the same times: which rows those are is then found once.
+    """
+
+    def __init__(self, order: Indices, starts: Indices) -> None:
+        self._order = order
+        self._starts = starts
+        self._found: list[tuple[str, pa.Array, tuple[pa.Array, pa.Array] | None]] = []
+
+    def of(self, edge: Edge, moments: pa.Array, values: pa.Array) -> tuple[pa.Array, pa.Array] | None:
+        """The partials of rows, or of partials, that are not in order yet; None if values decide, or may be null."""
+        if values.null_count or moments.null_count:
+            return None
+        known = next((each for each in self._found if each[0] == edge.which and each[1].equals(moments)), None)
+        if known is None:
+            known = edge.which, moments, self._nearest(edge, moments)
+            self._found.append(known)
+        nearest = known[2]
+        return None if nearest is None else (nearest[0], values.take(nearest[1]))
+
+    def _nearest(self, edge: Edge, moments: pa.Array) -> tuple[pa.Array, pa.Array] | None:
+        """The time of the row of each segment that is nearest, and its place; None if any has several."""
+        times: Times = moments.to_numpy()[self._order]
+        best, tied = edge.nearest(times, np.zeros(times.size, np.bool_), self._starts)
+        return None if tied is not None else (pa.array(times[best]), pa.array(self._order[best]))
+
+
 def counting(groups: Sequence[str], keys: Sequence[str], rows: RowType, where: Sequence[str] = ()) -> Lane:
     """A value lane: how often each key was there, and how often where each of some boolean columns is true."""
     marked = [(f"__n.{name}", CountWhere(None, name)) for name in where]
@@ -255,6 +291,12 @@ def differing(groups: Sequence[pa.Array], hashes: Hashes) -> Indices | None:
 def partial_columns(part: Part, partials: pa.RecordBatch) -> Columns:
     """The partials of one function."""
     return tuple(partials.column(place) for place in range(part.first, part.last))
+
+
+def _marked(column: pa.Array) -> Mask:
+    """Where a boolean column is true."""
+    known = pc.fill_null(column, fill_value=False) if column.null_count else column
+    return known.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def _order(codes: Sequence[Codes]) -> Indices:
