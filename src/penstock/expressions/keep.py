@@ -6,10 +6,14 @@ has a struct of its own. Then texts that stay lie together already, and only whe
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from penstock.core.rows import Indices
 
 _TEXTS = (pa.string(), pa.binary())
 
@@ -24,14 +28,16 @@ class Kept:
     def __init__(self, mask: pa.BooleanArray) -> None:
         self.mask = mask
         self.count = int(mask.true_count)
-        self._places: npt.NDArray[np.bool_] | None = None
 
-    @property
+    @cached_property
     def stays(self) -> npt.NDArray[np.bool_]:
         """Whether each value stays."""
-        if self._places is None:
-            self._places = self.mask.to_numpy(zero_copy_only=False)
-        return self._places
+        return self.mask.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+    @cached_property
+    def _places(self) -> Indices:
+        """Where those are that stay: NumPy takes values by place several times as fast as by a mask."""
+        return np.flatnonzero(self.stays)
 
     def of_chunks(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """Of the chunks of a column."""
@@ -55,13 +61,12 @@ class Kept:
         """Texts that stay, where those that go are empty; None if they are not."""
         _, ends, data = values.buffers()
         bounds = np.frombuffer(ends, np.int32)[values.offset : values.offset + len(values) + 1]
-        stays = self.stays
-        gone = np.flatnonzero(~stays)
+        gone = np.flatnonzero(~self.stays)
         if data is None or (bounds[gone + 1] != bounds[gone]).any():
             return None
         kept = np.empty(self.count + 1, np.int32)
         kept[0] = bounds[0]
-        kept[1:] = bounds[1:][stays]
+        bounds[1:].take(self._places, out=kept[1:], mode="clip")
         valid = self._validity(values)
         return pa.Array.from_buffers(values.type, self.count, [valid, pa.py_buffer(kept), data])
 
@@ -71,7 +76,9 @@ class Kept:
             return None
         width = values.type.bit_width // 8
         data = np.frombuffer(values.buffers()[1], np.dtype(f"i{width}"))[values.offset : values.offset + len(values)]
-        return pa.Array.from_buffers(values.type, self.count, [None, pa.py_buffer(data[self.stays])])
+        return pa.Array.from_buffers(
+            values.type, self.count, [None, pa.py_buffer(data.take(self._places, mode="clip"))]
+        )
 
     def _validity(self, values: pa.Array) -> pa.Buffer | None:
         """Which of those that stay are not null; None if all are."""
