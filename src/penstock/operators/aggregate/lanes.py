@@ -137,12 +137,12 @@ class Lane:
         values = marked if name is None else kind.column(rows, name)
         return pc.if_else(marked, values, pa.scalar(None, values.type)).take(places)
 
-    def fold(self, partials: pa.RecordBatch) -> pa.RecordBatch:
+    def fold(self, partials: pa.RecordBatch, apart: Apart = "unknown") -> pa.RecordBatch:
         """Partials to one for each number, group and key, ordered by hash, group, number, key."""
         if not partials.num_rows:
             return partials
         keys = [partials.column(place) for place in (*self.group_places, *self.key_places)]
-        order, starts = self.segments(hashes_of(partials), times_of(partials), keys)
+        order, starts = self.segments(hashes_of(partials), times_of(partials), keys, apart)
         places = None if _in_order(order) else pa.array(order)
         if starts.size == partials.num_rows:
             return partials if places is None else partials.take(places)

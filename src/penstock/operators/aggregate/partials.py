@@ -22,7 +22,7 @@ from penstock.core.time import TIME_MAX, TIME_MIN
 from penstock.core.windows import Wid, Wids
 from penstock.kernels.segments import Mask
 from penstock.kernels.width import even_pieces, row_widths
-from penstock.operators.aggregate.lanes import Lane
+from penstock.operators.aggregate.lanes import Apart, Lane
 
 _FOLDING = 96
 """Bytes that folding one partial takes besides its columns: codes, order, segments and their scratch."""
@@ -208,9 +208,14 @@ def fits(sources: Sequence[Source], piece: Piece, budget: Budget, growth: int = 
 
 
 def folded(
-    sources: Sequence[Source], piece: Piece, budget: Budget, renumber: Renumber | None = None, growth: int = 1
+    sources: Sequence[Source],
+    piece: Piece,
+    budget: Budget,
+    renumber: Renumber | None = None,
+    growth: int = 1,
+    apart: Apart = "unknown",
 ) -> pa.RecordBatch:
-    """One piece of some sources of one lane, folded.
+    """One piece of some sources of one lane, folded; it may be known that its groups are `apart`.
 
     A single hash may have more partials than fit: they are folded as they come, as often as it takes.
     """
@@ -224,7 +229,7 @@ def folded(
         with budget.hold(size, "folding the partials of a window"):
             whole = concat(raw, lane.schema)
             whole = whole if renumber is None or not raw else renumber(whole)
-            return lane.fold(pa.concat_batches([done, whole]) if done.num_rows else whole)
+            return lane.fold(pa.concat_batches([done, whole]) if done.num_rows else whole, apart)
 
     for part in (part for source in sources for rows in source.read(piece) for part in slices(rows, limit, growth)):
         if raw and held + _cost(part, growth) > limit:

@@ -18,7 +18,7 @@ from penstock.core.windows import Wid
 from penstock.kernels.segments import Mask, numbers_of
 from penstock.operators.aggregate.config import WindowAggregate, is_holistic
 from penstock.operators.aggregate.functions import TooLargeError, where_of
-from penstock.operators.aggregate.lanes import Lane, Part, partial_columns
+from penstock.operators.aggregate.lanes import Apart, Lane, Part, partial_columns
 from penstock.operators.aggregate.partials import Piece, Renumber, Source, fits, folded, pieces, whole_pieces
 
 _LARGEST_CHUNK = 1 << 16
@@ -87,10 +87,13 @@ class Results:
                 yield from self._folded(part, reading, ends)
 
     def _folded(self, piece: Piece, reading: Read, ends: Ends) -> Iterator[Out]:
-        tables = [
-            folded(mine, piece, self._budget, renumber, reading.growth)
-            for mine, renumber in zip(reading.sources, reading.renumber, strict=True)
-        ]
+        tables: list[pa.RecordBatch] = []
+        apart: Apart = "unknown"
+        for mine, renumber in zip(reading.sources, reading.renumber, strict=True):
+            tables.append(folded(mine, piece, self._budget, renumber, reading.growth, apart))
+            if len(tables) == 1 < len(self._lanes):
+                # All lanes have these groups; the main one has the fewest partials.
+                apart = self._lanes[0].apart(tables[0])
         with self._budget.hold(2 * sum(table.nbytes for table in tables), "results"):
             if reading.keep is not None:
                 tables = self.only(tables, reading.keep(tables[0]))
