@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError, TimeError
-from penstock.core.time import TIME_MAX, TIME_MIN, as_times, clamp, from_times, show_time, time_unit
+from penstock.core.time import TIME_MAX, TIME_MIN, as_times, clamp, from_times, into_steps, show_time, time_unit
 from tests.streams import examples
 
 INT64, INT32 = (-(2**63), 2**63 - 1), (-(2**31), 2**31 - 1)
@@ -121,3 +122,10 @@ def test_moments_are_shown_as_people_read_them(time, unit, text):
 
 def test_clamp_keeps_arithmetic_on_the_axis():
     assert [clamp(TIME_MIN - 1), clamp(5), clamp(TIME_MAX + 1)] == [TIME_MIN, 5, TIME_MAX]
+
+
+@given(st.integers(TIME_MIN, TIME_MAX), st.integers(1, TIME_MAX))
+@example(TIME_MIN, 3)
+@example(TIME_MIN, TIME_MAX)
+def test_how_far_into_its_step_a_time_is(time, step):
+    assert into_steps(np.array([time]), step).tolist() == [time % step]

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.kernels.segments import sorted_by
+from penstock.kernels.segments import sorted_by, totals
 
 
 @given(
@@ -23,3 +23,11 @@ def test_rows_are_sorted_as_by_one_code_after_the_other(columns, hashed):
     if hashed:
         codes[0] = codes[0].view(np.uint64)
     assert sorted_by(codes).tolist() == sorted(range(6), key=lambda row: [int(code[row]) for code in codes])
+
+
+@given(st.lists(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=40), max_size=20))
+def test_totals_of_short_and_of_long_segments_are_sums_in_64_bits(segments):
+    starts = np.cumsum([0, *(len(segment) for segment in segments)])[:-1]
+    numbers = np.array([number for segment in segments for number in segment], np.int64)
+    wrapped = [(sum(segment) + 2**63) % 2**64 - 2**63 for segment in segments]
+    assert totals(numbers, starts).tolist() == wrapped
