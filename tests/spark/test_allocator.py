@@ -8,7 +8,7 @@ import pytest
 from penstock.spark import allocator
 from penstock.spark.allocator import TrimmedBudget, allocating_within, give_back
 
-LARGE = 1 << 28
+SMALL, LARGE = 1 << 25, 1 << 28
 
 
 @pytest.fixture
@@ -115,3 +115,20 @@ def test_an_error_leaves_the_allocator_as_it_was(eager):
     with pytest.raises(ValueError, match="wrong"), allocating_within(LARGE):
         raise ValueError("wrong")
     assert backend() == "mimalloc"
+
+
+def test_once_a_process_has_grown_by_much_of_a_small_share_numpy_keeps_nothing(process, monkeypatch):
+    emptied = []
+    monkeypatch.setattr(allocator, "_empty_cache", lambda: emptied.append(process.private))
+    give_back(SMALL)
+    process.private += SMALL // 16
+    give_back(SMALL)
+    process.private += SMALL // 2
+    give_back(SMALL, held=SMALL // 2)
+    assert not emptied
+    process.private += 1
+    give_back(SMALL, held=SMALL // 2)
+    assert len(emptied) == 1
+    give_back(SMALL, held=SMALL // 2)
+    give_back(LARGE)
+    assert len(emptied) == 1

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.core.budget import Budget
@@ -20,6 +21,12 @@ _LOOK, _KEPT = 8, 4
 
 _SMALL_SHARE = 1 << 26
 """Below so many bytes, what an allocator keeps for itself would be a good part of a share."""
+
+_GROWN = 16
+"""Below that, NumPy's own cache is emptied whenever a process has grown by this part of the share."""
+
+_CACHED, _CACHED_EACH = 1 << 10, 7
+"""NumPy never frees buffers of fewer bytes: it keeps so many of each size, almost 4 MB in all."""
 
 _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -3, -1
 """glibc's names: the size from which an allocation is mapped on its own, and how much that is free it keeps."""
@@ -59,7 +66,8 @@ def give_back(limit: int = 0, held: int = 0) -> None:
     """Return what the allocator keeps for later: memory that is free must not count against the next phase.
 
     It costs milliseconds, and as many again until memory is back. Where `limit` is a large one, of which `held` bytes
-    are in use, nothing is done while what this process took since the last time is little beside it.
+    are in use, nothing is done while what this process took since the last time is little beside it. Where it is a
+    small one, and the process has grown nevertheless, NumPy gives back what it keeps, too.
     """
     if limit >= _SMALL_SHARE:
         private = _private_memory()
@@ -67,6 +75,16 @@ def give_back(limit: int = 0, held: int = 0) -> None:
             return
     _return_it()
     _LEFT.nbytes = _private_memory()
+    if not 0 < limit < _SMALL_SHARE:
+        return
+    besides = _LEFT.nbytes - held
+    if _LEFT.besides is not None and besides - _LEFT.besides <= limit // _GROWN:
+        return
+    if _LEFT.besides is not None:
+        _empty_cache()
+        _return_it()
+        _LEFT.nbytes = _private_memory()
+    _LEFT.besides = _LEFT.nbytes - held
 
 
 def _return_it() -> None:
@@ -78,10 +96,20 @@ def _return_it() -> None:
         trim(0)
 
 
+def _empty_cache() -> None:
+    """Free the small buffers that NumPy keeps: those of an array that was made larger are freed with it."""
+    kind = np.bool_
+    for size in range(1, _CACHED):
+        for array in [np.empty(size, kind) for _ in range(_CACHED_EACH)]:
+            array.resize(_CACHED, refcheck=False)
+
+
 class _Left:
     """What a process has for itself once all was returned; none before the first time."""
 
     nbytes = -(1 << 62)
+    besides: int | None = None
+    """The same without what was charged, when NumPy's cache was last emptied, or this was first looked at."""
 
 
 _LEFT = _Left()
@@ -192,7 +220,7 @@ class TrimmedBudget(Budget):
         if self._released >= self.limit // _LOOK:
             self._released = 0
             if _private_memory() - self._before - self.held > self.limit // _KEPT:
-                give_back()
+                give_back(self.limit if self.limit < _SMALL_SHARE else 0, self.held)
 
     def give_back(self) -> None:
         """Return what the allocator keeps, if it may be much."""

@@ -43,6 +43,10 @@ _DESCRIBED = 512
 _LISTED = 160
 """in a `PageList`. While it arrives it takes thrice that, but nothing else is held then."""
 
+_OWN, _OWN_PART = 1 << 22, 8
+"""Bytes that NumPy and allocators keep in a process that has worked for long, and the most of a small share that is set
+aside for them."""
+
 Feed = Callable[[Order, Budget, Work], Pieces]
 """Gives a task's rows, in the order asked for."""
 
@@ -106,9 +110,11 @@ class ShardTask:
         config, budget, tally = self.config, TrimmedBudget(self.share), Tally()
         # What an earlier task has left here is paid for by this one, if that uses any such thing, or goes.
         hand_over(budget, self.share // KEPT_PART if config.keeps_between_epochs else 0)
+        budget.charge(min(self.share // _OWN_PART, _OWN), "what a process keeps for itself")
         checkpoint = Checkpoint(self.checkpoint)
         pages = checkpoint.pages(self.operator)
-        files = FilePages(pages, f"{self.epoch:08d}-{shard:05d}", elsewhere=config.elsewhere or None)
+        name = f"{self.epoch:08d}-{shard:05d}"
+        files = FilePages(pages, name, elsewhere=config.elsewhere or None, share=self.share)
         state = self._state(shard, files)
         each = _LISTED if isinstance(state.pages, PageList) else _DESCRIBED
         budget.charge(each * len(state.pages), "the list of this shard's pages")

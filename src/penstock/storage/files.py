@@ -28,13 +28,21 @@ from penstock.core.errors import ConfigError, StateError
 _REMEMBERED = 1 << 14
 """So many files are remembered at most."""
 
-_CHECKED = np.zeros((_REMEMBERED, 2), np.int64)
+_CHECKED = np.full((_REMEMBERED, 2), 0, np.int64)
 """Files this process has checked or written: hashes of their paths, and of their sizes and times of change.
 
-A file has one place here, by the hash of its path, and takes it from the one that was there before.
+A file has one place here, by the hash of its path, and takes it from the one that was there before. All of it is
+written at once, so that it is there before anything is measured.
 """
 
 _OPEN = 128
+"""Files that a store keeps open, at most;"""
+
+_OPEN_FILE = 1 << 12
+"""bytes that each of them takes, about;"""
+
+_OPEN_PART = 32
+"""and the part of a task's share that they may take."""
 
 _ALIAS = re.compile("^s3[an]://")
 """What Hadoop calls addresses that pyarrow writes s3://."""
@@ -47,7 +55,8 @@ _DRAFT = re.compile(r"\.(\d{8,})-\d{5,}-[0-9a-f]{12}\.draft")
 class FilePages:
     """Keeps batches as files ``<prefix>-<unique>-<size>-<crc>.arrow`` in one folder.
 
-    `elsewhere` names other places for some segments; there, too, the pages have a folder of their own.
+    `elsewhere` names other places for some segments; there, too, the pages have a folder of their own. Where a task has
+    a small `share` of memory, fewer files stay open.
 
     >>> import tempfile
     >>> store = FilePages(tempfile.mkdtemp())
@@ -62,8 +71,10 @@ class FilePages:
         prefix: str = "page",
         errors: type[StateError] = StateError,
         elsewhere: Mapping[str, str] | None = None,
+        share: int | None = None,
     ) -> None:
         self._files, self._folder = open_folder(uri)
+        self._open = _OPEN if share is None else min(_OPEN, share // _OPEN_PART // _OPEN_FILE)
         self._elsewhere = {segment: folder_for(uri, place) for segment, place in (elsewhere or {}).items()}
         self._others: dict[str, FilePages] = {}
         self._local = isinstance(self._files, fs.LocalFileSystem)
@@ -166,7 +177,7 @@ class FilePages:
         The first, not the latest: joins go round and round over their pages, and of those that do not all fit the
         latest would always be the wrong ones.
         """
-        if len(self._mapped) < _OPEN:
+        if len(self._mapped) < self._open:
             self._mapped[name] = rows
 
     def _path(self, name: str) -> str:
