@@ -56,7 +56,7 @@ def expected(ours, theirs, distance, metric="euclidean"):
 @pytest.mark.parametrize("dimensions", [2, 3, 5, 9, 128])
 @pytest.mark.parametrize("distance", [0.125, 0.5])
 @pytest.mark.parametrize("method", ["oa", "rrpj", "nerpj", "random"])
-def test_all_pairs_within_the_distance_once(dimensions, distance, method):
+def test_h1_all_pairs_within_the_distance_once(dimensions, distance, method):
     ours, theirs = vectors(dimensions, 60, dimensions, distance)
     wanted = expected(ours, theirs, distance)
     assert len(wanted) >= 10
@@ -64,7 +64,7 @@ def test_all_pairs_within_the_distance_once(dimensions, distance, method):
 
 
 @pytest.mark.parametrize("cell", [0.05, 0.25, 3.0])
-def test_results_do_not_depend_on_cells(cell):
+def test_h1_results_do_not_depend_on_cells(cell):
     """Reach above and below one cell (ε = 0.3 > w = 0.25 needs two)."""
     ours, theirs = vectors(1, 80, 3, 0.3)
     assert joined(ours, theirs, distance=0.3, cell=cell) == expected(ours, theirs, 0.3)
@@ -186,6 +186,12 @@ def test_arrivals_are_sorted_by_site_only_where_there_are_many():
         for on in (pk.near("v", distance=1), pk.near(["x", "y"], distance=1))
     )
     assert (few.arrivals(10**9, share=1), many.arrivals(10**9, share=1)) == ("streamed", "sorted")
+
+
+def test_arrivals_are_sorted_sooner_where_no_page_is_passed_by_for_its_time():
+    always, band = (WindowJoin(on=("k",), within=within, how="inner") for within in (pk.always(), pk.band(1, 1)))
+    assert [always.arrivals(held, share=100) for held in (100, 101)] == ["streamed", "sorted"]
+    assert band.arrivals(101, share=100) == "streamed"
 
 
 def test_near_in_time_as_well():

@@ -1,11 +1,12 @@
 import tracemalloc
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.kernels.match import SHORT, expand, ranges
+from penstock.kernels.match import SHORT, expand, ranges, same_hash, take
 
 INT64 = np.iinfo(np.int64)
 UINT64 = np.iinfo(np.uint64)
@@ -127,3 +128,38 @@ def test_a_hundred_million_pairs_need_memory_for_one_chunk_only():
 def test_expand_refuses_a_limit_without_room_for_a_pair(limit):
     with pytest.raises(ValueError, match=f"limit={limit} leaves no room for a pair.*Use at least 1"):
         next(expand(np.array([0]), np.array([1]), limit))
+
+
+NUMBERS = {
+    "numbers": pa.array([1, 2, 3]),
+    "with nulls": pa.array([1.5, None, 3.0]),
+    "small numbers": pa.array([1, 2, 255], pa.uint8()),
+    "half precision": pa.array([1.5, 2.0, 3.0], pa.float16()),
+    "moments": pa.array([1, 2, 3], pa.timestamp("us", "UTC")),
+    "text": pa.array(["a", "", None]),
+    "vectors": pa.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], pa.list_(pa.field("x", pa.float32(), nullable=False))),
+    "some of more vectors": pa.array([[0, 0], [1, 2], [3, 4], [5, 6], [7, 8]]).slice(1, 3),
+    "no vector": pa.array([[1, 2], None, [5, 6]]),
+    "no number": pa.array([[1, None], [3, 4], [5, 6]]),
+    "vectors of other lengths": pa.array([[1], [2, 3, 4], [5, 6]]),
+    "empty vectors": pa.array([[], [], []], pa.list_(pa.int32())),
+    "long lists": pa.array([[1], [2], [3]], pa.large_list(pa.int8())),
+    "fixed lists": pa.array([[1, 2], [3, 4], [5, 6]], pa.list_(pa.int64(), 2)),
+    "lists of texts": pa.array([["a"], ["b"], ["c"]]),
+}
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+@pytest.mark.parametrize("which", [[2, 0, 0], [1], []])
+def test_what_is_taken_is_what_arrow_takes(kind, which):
+    places = np.array(which, np.int64)
+    taken = take(NUMBERS[kind], places)
+    taken.validate(full=True)
+    assert taken.equals(NUMBERS[kind].take(pa.array(places)))
+
+
+@given(pages, arrivals)
+def test_where_all_times_match_only_hashes_count(page, needles):
+    begin, end = same_hash(np.array([h for h, _ in page], np.uint64), np.array([h for h, _, _ in needles], np.uint64))
+    found = [(i, j) for i, (first, last) in enumerate(zip(begin, end, strict=True)) for j in range(first, last)]
+    assert found == [(i, j) for i, (h, _, _) in enumerate(needles) for j, (other, _) in enumerate(page) if h == other]

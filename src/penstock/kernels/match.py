@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -42,6 +43,21 @@ def ranges(page_hash: Hashes, page_time: Times, needle_hash: Hashes, lo: Times, 
         begin[hit] = _bisect(page_time, lo[hit], first, length, np.less)
         end[hit] = _bisect(page_time, hi[hit], first, length, np.less_equal)
     return begin, np.maximum(begin, end)
+
+
+def same_hash(page_hash: Hashes, needle_hash: Hashes) -> tuple[Indices, Indices]:
+    """The same where every time matches: only hashes are compared.
+
+    >>> begin, end = same_hash(np.array([7, 7, 9], np.uint64), np.array([7, 8, 9], np.uint64))
+    >>> list(zip(begin.tolist(), end.tolist()))
+    [(0, 2), (2, 2), (2, 3)]
+    """
+    begin: Indices = page_hash.searchsorted(needle_hash)
+    end = begin.copy()
+    if len(page_hash):
+        hit, first, length = _hits(page_hash, needle_hash, begin)
+        end[hit] = first + length
+    return begin, end
 
 
 Pairs = tuple[Indices, Indices]
@@ -107,17 +123,62 @@ def expand(begin: Indices, end: Indices, limit: int) -> Iterator[tuple[Indices, 
 def take(column: pa.Array, which: Indices) -> pa.Array:
     """The column's values at these places, which pairs that were found never exceed.
 
+    Numbers are taken by NumPy, as are vectors of one length: Arrow would make an index of all their numbers.
+
     >>> take(pa.array(["a", "b", "c"]), np.array([2, 0, 0])).to_pylist()
     ['c', 'a', 'a']
+    >>> take(pa.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1])).to_pylist()
+    [[3.0, 4.0]]
     """
     if is_absent(column):
         return absent(which.size, column.type)
-    return pc.take(column, pa.array(which), boundscheck=False)
+    if _is_number(column.type) and not column.null_count:
+        return pa.array(column.to_numpy().take(which))
+    if pa.types.is_list(column.type) and (vectors := _vectors(column, which.size)) is not None:
+        offsets = np.arange(0, (which.size + 1) * vectors.shape[1], vectors.shape[1], dtype=np.int32)
+        return pa.ListArray.from_arrays(offsets, pa.array(vectors[which].ravel()), column.type)
+    return pc.call_function("array_take", [column, pa.array(which)], _UNCHECKED)
+
+
+def take_rows(rows: pa.RecordBatch, which: Indices) -> pa.RecordBatch:
+    """The rows at these places, column by column.
+
+    >>> take_rows(pa.record_batch({"n": [1, 2], "s": ["a", "b"]}), np.array([1, 0])).to_pydict()
+    {'n': [2, 1], 's': ['b', 'a']}
+    """
+    return pa.RecordBatch.from_arrays([take(column, which) for column in rows.columns], schema=rows.schema)
+
+
+_UNCHECKED = pc.TakeOptions(boundscheck=False)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)  # type: ignore[no-any-return]
+
+
+def _vectors(column: pa.Array, most: int) -> npt.NDArray[np.generic] | None:
+    """A column of lists as rows of numbers, without a copy, `most` of which one list can have.
+
+    None if it is not one of numbers alone, all as long.
+    """
+    if column.null_count or not len(column) or not _is_number(column.type.value_type):
+        return None
+    numbers = column.flatten()
+    length, more = divmod(len(numbers), len(column))
+    if more or not length or numbers.null_count or most * length >= 1 << 31:
+        return None
+    starts = column.offsets.to_numpy()
+    if (np.diff(starts) != length).any():
+        return None
+    return numbers.to_numpy().reshape(len(column), length)  # type: ignore[no-any-return]
 
 
 def _runs(page_hash: Hashes, needle_hash: Hashes) -> tuple[Indices, Indices, Indices]:
     """Return the needles whose hash is in the page, and where its run of rows there starts and how long it is."""
-    first = page_hash.searchsorted(needle_hash)
+    return _hits(page_hash, needle_hash, page_hash.searchsorted(needle_hash))
+
+
+def _hits(page_hash: Hashes, needle_hash: Hashes, first: Indices) -> tuple[Indices, Indices, Indices]:
     hit = np.flatnonzero(page_hash.take(first, mode="clip") == needle_hash)
     first = first[hit]
     return hit, first, page_hash.searchsorted(needle_hash[hit], "right") - first

@@ -38,6 +38,8 @@ class Work:
         self.spooled = 0
         """Bytes of arrivals that waited on disk."""
         self._freed = 0
+        self._waiting, self._waiting_bytes = 0, 0
+        """Rows of output that wait for more, and their bytes."""
         self.seconds = {"input": 0.0, "work": 0.0, "output": 0.0, "settle": 0.0}
 
     def waited(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -75,18 +77,19 @@ class Work:
 
     def _gather(self, small: list[pa.RecordBatch], rows: pa.RecordBatch) -> bool:
         """Whether rows can wait for more to join them."""
-        waiting = sum(batch.num_rows for batch in small) + rows.num_rows
-        size = sum(batch.nbytes for batch in small) + rows.nbytes
-        if waiting > _SMALL or size > self._budget.limit // _GATHERED or 4 * rows.nbytes > self._budget.room:
+        size = rows.nbytes
+        waiting, together = self._waiting + rows.num_rows, self._waiting_bytes + size
+        if waiting > _SMALL or together > self._budget.limit // _GATHERED or 4 * size > self._budget.room:
             return False
-        self._budget.charge(2 * rows.nbytes, "gathering output")
+        self._budget.charge(2 * size, "gathering output")
         small.append(rows)
+        self._waiting, self._waiting_bytes = waiting, together
         return True
 
     def _release(self, small: list[pa.RecordBatch], begun: float) -> Generator[pa.RecordBatch, None, float]:
         """Hand over what was gathered; it is charged until Spark has it."""
         if small:
-            size = 2 * sum(batch.nbytes for batch in small)
+            size, self._waiting, self._waiting_bytes = 2 * self._waiting_bytes, 0, 0
             begun = yield from self._hand_over(taken(small), begun)
             self._budget.release(size)
         return begun

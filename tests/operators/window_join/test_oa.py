@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.rows import RowType
-from penstock.core.within import band, tumbling, windows
+from penstock.core.within import always, band, tumbling, windows
 from penstock.operators.window_join import WindowJoin
 from tests.oracle import window_join as oracle
 from tests.streams import LEFT, RIGHT, Arrive, Case, Run, advance, cases, examples, join, left, right, run
@@ -162,3 +163,15 @@ def test_one_wide_row_with_many_partners_is_not_copied_beyond_the_memory():
     at_work.on(Arrive(RIGHT, [{"k": 0, "t": 0, "id": n, "text": "y"} for n in range(400)]))
     assert sum(out.num_rows for out in at_work.out) == 400
     assert max(out.nbytes for out in at_work.out) <= at_work.budget.limit
+
+
+# Pages of an epoch
+
+
+def test_pages_that_follow_each_other_in_hash_are_one_run():
+    at_work = Run(join("k", always()))
+    at_work.on(*(left(t=0, k=k) for k in range(12)))
+    pages = at_work.logics[0].state().pages
+    follow = [earlier.max_hash < later.min_hash for earlier, later in pairwise(pages)]
+    assert {*follow} == {True, False}
+    assert [earlier.maker is not None and earlier.maker == later.maker for earlier, later in pairwise(pages)] == follow

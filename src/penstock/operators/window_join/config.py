@@ -226,11 +226,15 @@ class WindowJoin(ByMethod[JoinMethod]):
         """A method that keeps recent rows in memory gains by seeing both ports at about the same time.
 
         Of much state, sorted arrivals meet few pages each; but where rows of a site meet whatever their keys, all.
+        Without a window, no page is passed by for its time: it is worth it sooner.
         """
         if self.defers:
             return "spooled"
-        sited = self.matching is None or isinstance(self.route(LEFT), Cells)
-        return sorted_if_large(held, share) if sited else "streamed"
+        if self.matching is not None and not isinstance(self.route(LEFT), Cells):
+            return "streamed"
+        if isinstance(self.within, Always):
+            return "sorted" if held > share else "streamed"
+        return sorted_if_large(held, share)
 
     @property
     def may_change(self) -> frozenset[str]:

@@ -21,6 +21,7 @@ from penstock.core.progress import Bounds
 from penstock.core.rows import Hashes, RowType, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
 from penstock.core.within import LEFT, RIGHT, Always, horizon
+from penstock.kernels.match import take_rows
 from penstock.kernels.sort import page_order
 from penstock.operators.pieces import pieces
 from penstock.operators.window_join.config import LEFT_ONLY, WindowJoin
@@ -60,6 +61,7 @@ class OAJoin:
         self._budget = budget
         self._bounds: list[Time] = [TIME_MIN, TIME_MIN]
         self._pages: tuple[list[Page], list[Page]] = ([], [])
+        self._made: set[str] = set()
         self._handover: Handover | Settlement | None = None
         if any(page.debts is not None for page in state.pages):
             self._handover = Handover(config, inputs, store, budget, state)
@@ -108,7 +110,7 @@ class OAJoin:
         """The pages of both ports; bounds are the host's to remember."""
         if self._handover is not None:
             return self._handover.state()
-        return State(pages=(*self._pages[LEFT], *self._pages[RIGHT]))
+        return State(pages=(*self._in_runs(LEFT), *self._in_runs(RIGHT)))
 
     def counts(self) -> dict[str, int]:
         """Of a join without a window, that no pair is owed."""
@@ -117,6 +119,19 @@ class OAJoin:
     def _hold(self, pages: Iterable[Page]) -> None:
         for page in pages:
             self._pages[page.kind].append(page)
+
+    def _in_runs(self, port: int) -> Iterator[Page]:
+        """Its pages; those of arrivals that came in order of hash are one run, which is not to be merged by itself."""
+        run: list[Page] = []
+        for page in self._pages[port]:
+            if run and not (page.name in self._made and run[-1].max_hash < page.min_hash):
+                yield from _as_run(run)
+                run = []
+            if page.name in self._made:
+                run.append(page)
+            else:
+                yield page
+        yield from _as_run(run)
 
     def _take_over(self) -> Iterator[Out]:
         """Settle what another method put off."""
@@ -130,7 +145,7 @@ class OAJoin:
 
     def _arrive(self, port: int, rows: pa.RecordBatch, met: Mask | None = None) -> Iterator[Out]:
         order = page_order(hashes_of(rows), times_of(rows))
-        arrivals = rows.take(pa.array(order))
+        arrivals = take_rows(rows, order)
         times = times_of(arrivals)
         reach = self._reach.of(port, times)
         matched = np.zeros(arrivals.num_rows, np.bool_) if met is None else met[order]
@@ -172,6 +187,7 @@ class OAJoin:
             kept = np.flatnonzero(alive)
             arrivals, matched = arrivals.take(pa.array(kept)), matched[kept]
         page = write_page(self._store, port, arrivals)
+        self._made.add(page.name)
         if self._keeps[port] and matched.any():
             page = self._mark(page, matched)
         self._pages[port].append(page)
@@ -206,3 +222,10 @@ def _between(hashes: Hashes, first: int, last: int) -> slice:
     """Where sorted hashes lie from `first` to `last`."""
     start = int(np.searchsorted(hashes, np.uint64(first)))
     return slice(start, int(np.searchsorted(hashes, np.uint64(last), side="right")))
+
+
+def _as_run(pages: list[Page]) -> Iterator[Page]:
+    """Pages as one run, by a name that only depends on them."""
+    for page in pages:
+        first = pages[0]
+        yield page if len(pages) == 1 else replace(page, maker=f"{first.name}:{first.min_hash:x}:{first.max_time}")

@@ -15,9 +15,9 @@ from penstock.core.budget import Budget
 from penstock.core.operator import Out
 from penstock.core.rows import Indices, RowType, hashes_of, times_of
 from penstock.core.time import Time, Times, as_times
-from penstock.core.within import LEFT
+from penstock.core.within import LEFT, Always
 from penstock.kernels.equal import null_keys, same
-from penstock.kernels.match import expand, ranges, take
+from penstock.kernels.match import expand, ranges, same_hash, take
 from penstock.kernels.width import cut, row_widths
 from penstock.operators.window_join.config import KEEPS_LEFT, KEEPS_RIGHT, LEFT_ONLY, WindowJoin
 
@@ -45,6 +45,7 @@ class Pairing:
         self.crosses = False
         """Whether rows with different hashes may meet."""
         self._how = config.how
+        self._always = isinstance(config.within, Always)
         self._inputs = inputs
         self._columns = config.columns(inputs)
         self._output = config.output(inputs)
@@ -110,7 +111,7 @@ class Pairing:
             yield from self._found(port, mine, theirs)
 
     def _found(self, port: int, needles: pa.RecordBatch, held: pa.RecordBatch) -> Iterator[tuple[Indices, Indices]]:
-        begin, end = ranges(hashes_of(held), times_of(held), hashes_of(needles), *self._near(port, needles))
+        begin, end = self._ranges(port, needles, held)
         row = needles.nbytes // needles.num_rows + held.nbytes // held.num_rows
         limit = self._chunk(row + PAIR)
         room = limit * (row + PAIR)
@@ -120,6 +121,12 @@ class Pairing:
                     i, j = some[part], others[part]
                     equal = self._same_keys(port, needles, i, held, j)
                     yield (i, j) if equal.all() else (i[equal], j[equal])
+
+    def _ranges(self, port: int, needles: pa.RecordBatch, held: pa.RecordBatch) -> tuple[Indices, Indices]:
+        """Where the rows begin and end that each needle can meet, by hash and time."""
+        if self._always:
+            return same_hash(hashes_of(held), hashes_of(needles))
+        return ranges(hashes_of(held), times_of(held), hashes_of(needles), *self._near(port, needles))
 
     def _near(self, port: int, needles: pa.RecordBatch) -> tuple[Times, Times]:
         """The first and the last time on the other port that each needle can meet."""
