@@ -42,6 +42,6 @@ def at_once(kind: Kind, method: Progressive) -> int:
         ("reverse", 0.7, 0.9),
     ],
 )
-def test_rrpj_gives_as_much_as_nerpj_or_more_in_three_dimensions_but_for_reverse(kind, least, most):
+def test_h2_rrpj_gives_as_much_as_nerpj_or_more_in_three_dimensions_but_for_reverse(kind, least, most):
     settings = {"memory": ROWS // 12, "row": 1, "partitions": 64}
     assert least <= at_once(kind, Rrpj(sigma=1.0, **settings)) / at_once(kind, NeRpj(**settings)) <= most

@@ -74,7 +74,7 @@ def expected(how: str) -> Counter[tuple[int, int | None]]:
         ("columns", True, "rrpj", "inner"),
     ],
 )
-def test_all_pairs_come_once_over_restarts_on_other_numbers_of_shards(spark, tmp_path, spelling, files, method, how):
+def test_h1_all_pairs_come_once_over_restarts_on_other_numbers_of_shards(spark, tmp_path, spelling, files, method, how):
     """One epoch fails after its rows were computed, and runs again on the next start, with other shards."""
     seen: dict[int, Counter[tuple[int, int | None]]] = {}
     failed = []

@@ -42,7 +42,7 @@ def feeds(tmp_path_factory) -> list[Feed]:
     return both
 
 
-def test_one_shard_gives_what_it_gives_in_process_epoch_by_epoch(spark, tmp_path, feeds):
+def test_k1_one_shard_gives_what_it_gives_in_process_epoch_by_epoch(spark, tmp_path, feeds):
     """K1. With one partition, and all of it leaving together, nothing depends on how either host hashes keys."""
     method = XJoin(memory=300, row=1, partitions=1, flush=1.0)
 
@@ -59,7 +59,7 @@ def test_one_shard_gives_what_it_gives_in_process_epoch_by_epoch(spark, tmp_path
 
 
 @pytest.mark.parametrize("how", ["inner", "full"])
-def test_shards_come_and_go_and_the_result_is_that_of_a_batch_join(spark, tmp_path, feeds, how):
+def test_k1_k2_shards_come_and_go_and_the_result_is_that_of_a_batch_join(spark, tmp_path, feeds, how):
     """K1, K2: a run of its own for each epoch, on another number of shards, by another method."""
     left, right = (spark.read.parquet(str(feed.folder)).drop("t") for feed in feeds)
     expected = left.join(right.withColumnRenamed("id", "id_right"), "k", how).select("id", "id_right").toPandas()
@@ -81,7 +81,7 @@ def test_shards_come_and_go_and_the_result_is_that_of_a_batch_join(spark, tmp_pa
     assert found == Counter(zip(*columns, strict=True))
 
 
-def test_an_epoch_that_failed_is_run_again_and_no_pair_comes_twice(spark, tmp_path, feeds):
+def test_k2_an_epoch_that_failed_is_run_again_and_no_pair_comes_twice(spark, tmp_path, feeds):
     """K2: one sink fails after the second epoch's rows are written by another; the flow starts anew and goes on."""
     broken = [True]
 

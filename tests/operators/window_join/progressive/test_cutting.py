@@ -21,7 +21,7 @@ PARTITIONS = 8
 
 @given(cases(within=ever, methods=progressives()))
 @examples(0.5)
-def test_every_pair_comes_out_once_across_new_cuts(case):
+def test_e6_every_pair_comes_out_once_across_new_cuts(case):
     """Few rows are enough, so that keys are dealt out anew in many of the cases."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cutting, "_ENOUGH", 0)
@@ -47,7 +47,7 @@ def drifting(epochs: int, rows: int = 2000) -> list[np.ndarray]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cut", ["fixed", "adaptive"])
-def test_under_drift_no_partition_gets_much_more_than_its_part(cut):
+def test_e6_under_drift_no_partition_gets_much_more_than_its_part(cut):
     at_work = join(Rrpj(memory=800, row=1, partitions=PARTITIONS, cut=cut))
     uneven, cuts = [], set()
     expected = 0

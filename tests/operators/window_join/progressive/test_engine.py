@@ -61,19 +61,19 @@ def check(case: Case) -> None:
 
 
 @given(cases(within=ever, methods=progressives()))
-def test_every_pair_comes_out_once(case):
+def test_e1_every_pair_comes_out_once(case):
     """Blocks and flushes at random, streams of any length, one of which may bring nothing."""
     check(case)
 
 
 @given(host_cases(within=ever, methods=progressives()))
 @examples(0.5)
-def test_every_pair_comes_out_once_in_epochs_as_hosts_run_them(case):
+def test_e1_e4_every_pair_comes_out_once_in_epochs_as_hosts_run_them(case):
     check(case)
 
 
 @pytest.mark.parametrize("kind", range(len(PROGRESSIVE)), ids=lambda kind: PROGRESSIVE[kind][0].__name__)
-def test_each_policy_on_longer_streams(kind):
+def test_p3_each_policy_on_longer_streams(kind):
     """P3: every policy, with results that do not depend on it."""
     for seed in range(3):
         check(ever_trace(seed, kind))
@@ -106,14 +106,14 @@ def test_rows_of_a_load_owe_a_join_to_what_is_in_memory():
 
 @given(cases(within=ever, methods=progressives(), hows=["inner", "left", "semi"]))
 @examples(0.5)
-def test_results_are_always_some_of_the_final_ones(case):
+def test_e2_results_are_always_some_of_the_final_ones(case):
     at_work, expected = Run(case.config, case.shards, case.memory), case.expected()
     for event in case.events:
         at_work.on(event)
         assert not at_work.results - expected
 
 
-def test_a_result_comes_with_its_later_row_if_the_other_is_in_memory():
+def test_e2_a_result_comes_with_its_later_row_if_the_other_is_in_memory():
     at_work = join(TIGHT)
     at_work.on(left(t=0, k=1), right(t=9, k=1))
     assert at_work.results == Counter([(0, 9)])
@@ -130,7 +130,7 @@ def test_a_result_waits_for_quiet_times_if_the_other_has_left():
     assert meter.deferred == 1
 
 
-def test_two_rows_on_disk_meet_there_once():
+def test_e4_two_rows_on_disk_meet_there_once():
     at_work = join(TIGHT)
     at_work.on(left(t=0, k=1), left(t=1, k=2), left(t=2, k=3))
     at_work.on(right(t=5, k=1), right(t=6, k=8), right(t=7, k=9))
@@ -168,7 +168,7 @@ def test_deferred_work_stops_when_the_allowance_is_used_up_and_goes_on_later():
 
 
 @pytest.mark.parametrize("kind", range(len(PROGRESSIVE)), ids=lambda kind: PROGRESSIVE[kind][0].__name__)
-def test_memory_is_never_exceeded_and_no_row_is_lost(kind):
+def test_e3_memory_is_never_exceeded_and_no_row_is_lost(kind):
     for seed in range(3):
         case = replace(ever_trace(seed, kind), how="inner", shards=1)
         at_work = Run(case.config, 1, case.memory)
@@ -235,7 +235,7 @@ def test_what_leaves_memory_together_is_one_batch_however_many_partitions_it_is_
 # E5: ends
 
 
-def test_a_stream_that_ends_first_leaves_the_other_alone():
+def test_e5_a_stream_that_ends_first_leaves_the_other_alone():
     at_work = join(TIGHT, how="left")
     at_work.on(left(t=0, k=1), left(t=1, k=2), left(t=2, k=3), Advance(LEFT, TIME_MAX), Idle())
     assert at_work.results == Counter()

@@ -24,7 +24,7 @@ def counted(policy, rows, results):
     return policy
 
 
-def test_a_large_partition_has_no_advantage():
+def test_p1_a_large_partition_has_no_advantage():
     """(R=100, N=1) ties (1000, 10)."""
     rates = counted(ResultRate(2), [1, 10], [100, 1000]).scores()[0]
     assert rates[0] == rates[1]
@@ -40,7 +40,7 @@ def test_equal_scores_go_left_first_and_by_number():
 @pytest.mark.parametrize(
     ("sigma", "expected"), [(1.0, [5.0, 5.0]), (0.0, [4.5, 0.5]), (0.5, [4.75, 2.75])], ids=["1", "0", "0.5"]
 )
-def test_older_results_fade(sigma, expected):
+def test_p1_older_results_fade(sigma, expected):
     """N = 10 each, epochs P1 = (5, 45), P2 = (45, 5) of Eq 3.4."""
     policy = counted(ResultRate(2, sigma), [10, 10], [5, 45])
     policy.flushed()
@@ -48,7 +48,7 @@ def test_older_results_fade(sigma, expected):
     assert policy.scores()[0].tolist() == expected
 
 
-def test_jgradient_knows_no_sizes():
+def test_p1_jgradient_knows_no_sizes():
     rows, results = [1, 100], [10, 20]
     assert counted(ResultRate(2, per="nothing"), rows, results).victims(1) == [Victim(0, 0, 1)]
     assert counted(ResultRate(2), rows, results).victims(1) == [Victim(0, 1, 1)]
@@ -69,7 +69,7 @@ def trace_of(method, seed):
     return seen
 
 
-def test_sigma_of_one_is_rrpj(monkeypatch):
+def test_p1_sigma_of_one_is_rrpj(monkeypatch):
     """P1: the same trace as if nothing ever faded, and another one for other sigmas."""
     tight = {"memory": 12, "row": 1, "partitions": 5, "flush": 0.2}
     one, none = ([trace_of(Rrpj(**tight, sigma=sigma), n) for n in range(8)] for sigma in (1.0, 0.0))
@@ -129,7 +129,7 @@ def _arrivals(keys):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_results_counted_by_row_equal_a_recount(seed):
+def test_p4_results_counted_by_row_equal_a_recount(seed):
     """P4: a row's counter is how many arrivals found it in memory, over epochs, too."""
     case = replace(
         ever_trace(seed, 1),

@@ -24,7 +24,7 @@ from tests.streams import Run, ever_trace
 LEFT, RIGHT = 0, 1
 
 
-def test_the_golden_flush_list_of_rpj():
+def test_p2_the_golden_flush_list_of_rpj():
     """R p(2, 4, 6, 8) = 10, 15, 4, 6 %; S = 5, 20, 30, 10 %; two rows of each: S(6) × 2, R(2) × 2, S(8) × 2 leave."""
     policy = ArrivalRate(4)
     policy.weight = np.array([[10.0, 15, 4, 6], [5, 20, 30, 10]])
@@ -34,7 +34,7 @@ def test_the_golden_flush_list_of_rpj():
     assert policy.victims(6) == [Victim(RIGHT, 2, 2), Victim(LEFT, 0, 2), Victim(RIGHT, 3, 2)]
 
 
-def test_rpj_by_hand():
+def test_p2_rpj_by_hand():
     """Eq 5.1: 3 of 4 left rows are of partition 0, and 4 of the 5 latest rows are left ones."""
     policy = ArrivalRate(2)
     policy.arrive(LEFT, np.array([0, 0, 0, 1]))
@@ -43,7 +43,7 @@ def test_rpj_by_hand():
     assert np.allclose(policy.scores(), [[0, 0.2], [0.75 * 0.8, 0.25 * 0.8]])
 
 
-def test_la_evicts_what_was_not_seen_lately():
+def test_p3_la_evicts_what_was_not_seen_lately():
     policy = LastSeen(3, share=0.5, history=2)
     policy.arrive(LEFT, np.array([0, 0, 0, 1, 2]))
     policy.arrive(RIGHT, np.array([0, 1, 2]))
@@ -52,7 +52,7 @@ def test_la_evicts_what_was_not_seen_lately():
     assert policy.victims(1) == [Victim(LEFT, 0, 1)]  # right: 1/6, then 1/6 + 1/4 twice
 
 
-def test_xjoin_takes_the_largest_and_hmj_the_largest_pair():
+def test_p3_xjoin_takes_the_largest_and_hmj_the_largest_pair():
     largest, pair = Largest(2), LargestPair(2)
     for policy in (largest, pair):
         policy.arrive(LEFT, np.array([0, 0, 0, 1, 1]))
@@ -61,7 +61,7 @@ def test_xjoin_takes_the_largest_and_hmj_the_largest_pair():
     assert pair.victims(4) == [Victim(LEFT, 1, 2), Victim(RIGHT, 1, 2)]
 
 
-def test_pmj_lets_all_leave_and_shj_none():
+def test_p3_pmj_lets_all_leave_and_shj_none():
     assert Everything.loads
     assert not Nothing.flushes
 
@@ -79,7 +79,7 @@ def test_chance_has_a_seed():
 
 
 @pytest.mark.parametrize("kind", [Rpj, La])
-def test_sigma_of_one_is_the_plain_policy(kind):
+def test_p5_sigma_of_one_is_the_plain_policy(kind):
     """P5: the same trace; with less, arrivals fade."""
 
     def traces(**parameters):
