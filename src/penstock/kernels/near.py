@@ -27,7 +27,7 @@ _BLOCK = 1 << 19
 _LEAST, _LEAST_NUMBERS = 1 << 13, 1 << 14
 """Pairs in one product and numbers of either side that are never cut further, however little room there is."""
 
-_WORTH = 1 << 17
+_WORTH = 1 << 19
 """Pairs in many dimensions that are multiplied sooner than the cells that they are in are halved."""
 
 _PAIR = 16
@@ -265,7 +265,8 @@ class _Scale:
     """
 
     middle: Matrix
-    exponent: int
+    unit: float
+    """By what they are multiplied: a power of two, so that nothing is rounded."""
     kind: type[np.floating]
     order: Indices
     """The dimensions that are multiplied."""
@@ -286,21 +287,21 @@ class _Scale:
         at_once = max(1, max(_LEAST_CONVERTED, min(_CONVERTED, room // 2 // _NUMBER)) // dimensions)
         sample = min(_SAMPLE, at_once)
         a, b = (points.take(rows[:: -(-rows.size // sample)]) for points, rows in ((ours, i), (theirs, j)))
-        exponent = int(np.frexp(radius.length)[1])
+        unit = float(np.ldexp(1.0, -int(np.frexp(radius.length)[1])))
         with np.errstate(over="ignore", invalid="ignore"):
             middle = b.mean(axis=0)
             largest = max(
-                float(_squares(np.ldexp(points.take(some) - middle, -exponent)).max())
+                float(_squares((points.take(some) - middle) * unit).max())
                 for points, rows in ((ours, i), (theirs, j))
                 for some in _cut(rows, at_once)
             )
             kind = np.float32 if largest < _LARGEST else np.float64
-            limit = float(np.ldexp(np.ldexp(radius.limit, -exponent), -exponent)) * (1 + _ROUNDING)
+            limit = radius.limit * unit * unit * (1 + _ROUNDING)
             order = np.arange(dimensions)
             if largest < _LARGEST and dimensions > _MANY:
-                order = _first_dimensions(np.ldexp(a - middle, -exponent), np.ldexp(b - middle, -exponent), limit)
+                order = _first_dimensions((a - middle) * unit, (b - middle) * unit, limit)
         whole, blind = order.size == dimensions, not largest < 1e300
-        return cls(middle, exponent, kind, order, limit, whole, blind, largest < _PRECISE, at_once)
+        return cls(middle, unit, kind, order, limit, whole, blind, largest < _PRECISE, at_once)
 
     @property
     def error(self) -> float:
@@ -354,7 +355,7 @@ class _Factor(NamedTuple):
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, which.size, step):
                 part = slice(start, start + step)
-                scaled = np.ldexp(points.take(which[part]) - scale.middle, -scale.exponent)
+                scaled = (points.take(which[part]) - scale.middle) * scale.unit
                 scaled = scaled if scale.whole else scaled[:, scale.order]
                 squares[part] = _squares(scaled)
                 rows[part, :-2] = times * scaled
