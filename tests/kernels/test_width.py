@@ -31,6 +31,17 @@ def test_strings_count_by_their_own_length_in_slices_too(texts, data):
     assert row_widths(rows, which).tolist() == expected
 
 
+@settings_here
+@given(st.lists(st.one_of(st.none(), st.text(max_size=9)), min_size=1, max_size=6), st.data())
+def test_rows_that_are_asked_for_several_times_are_as_wide_each_time(texts, data):
+    rows = pa.record_batch(
+        {"s": pa.array(texts, pa.string()), "n": range(len(texts)), "none": pa.nulls(len(texts), pa.string())}
+    )
+    which = np.array(data.draw(st.lists(st.integers(0, len(texts) - 1), max_size=4 * len(texts))), np.int64)
+    expected = [4 + len((texts[place] or "").encode()) + 8 + 4 for place in which]
+    assert row_widths(rows, which).tolist() == expected
+
+
 def test_numbers_flags_and_nested_values():
     rows = pa.record_batch({"n": pa.array([1, 2], pa.int32()), "b": [True, False], "l": [[1, 2], [3, 4]]})
     nested = rows.column("l").nbytes // 2

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.absent import is_absent
 from penstock.core.rows import Indices
 
 _UNEVEN = 4
 """The part of a limit by which a piece may exceed it before it is cut again."""
+
+
+_TEXTS: tuple[tuple[tuple[Any, Any], int, type[np.int32] | type[np.int64]], ...] = (
+    ((pa.types.is_string, pa.types.is_binary), 4, np.int32),
+    ((pa.types.is_large_string, pa.types.is_large_binary), 8, np.int64),
+)
+"""Tests for types whose values are as long as their offsets say, and the bytes and the type of an offset."""
 
 
 def even_pieces(rows: pa.RecordBatch, limit: int, work: int = 0, copies: int = 1) -> Iterator[pa.RecordBatch]:
@@ -52,7 +61,13 @@ def row_widths(rows: pa.RecordBatch, which: Indices) -> Indices:
     >>> row_widths(pa.record_batch({"n": [1, 2], "s": ["", "four"]}), np.array([1, 0])).tolist()
     [16, 12]
     """
-    widths = np.zeros(which.size, np.int64)
+    if which.size > rows.num_rows:  # then those of all rows are fewer than those that are asked for
+        return _row_widths(rows, slice(None), rows.num_rows)[which]
+    return _row_widths(rows, which, which.size)
+
+
+def _row_widths(rows: pa.RecordBatch, which: Indices | slice, count: int) -> Indices:
+    widths = np.zeros(count, np.int64)
     for column in rows.columns:
         widths += _column_widths(column, which)
     return widths
@@ -73,20 +88,19 @@ def cut(widths: Indices, room: int) -> Iterator[slice]:
         start = stop
 
 
-def _column_widths(column: pa.Array, which: Indices) -> Indices | int:
+def _column_widths(column: pa.Array, which: Indices | slice) -> Indices | int:
     kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _offset_widths(column, which, np.int32) + 4
-    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        return _offset_widths(column, which, np.int64) + 8
+    for tests, size, offset in _TEXTS:
+        if any(test(kind) for test in tests):
+            return size if is_absent(column) else _offset_widths(column, which, offset) + size
     try:
         return int(kind.bit_width + 7) // 8
     except ValueError:  # nested values, views, nothing but nulls
         return int(column.nbytes) // max(1, len(column))
 
 
-def _offset_widths(column: pa.Array, which: Indices, offset: type[np.int32] | type[np.int64]) -> Indices:
+def _offset_widths(column: pa.Array, which: Indices | slice, offset: type[np.int32] | type[np.int64]) -> Indices:
     buffer = column.buffers()[1]
     offsets = np.frombuffer(buffer, offset)[column.offset : column.offset + len(column) + 1]
-    widths: Indices = np.subtract(offsets[which + 1], offsets[which], dtype=np.int64)
+    widths: Indices = np.subtract(offsets[1:][which], offsets[:-1][which], dtype=np.int64)
     return widths
