@@ -104,10 +104,10 @@ class Fetch:
             rows, bare = rows.drop_columns(replaced).take(pa.array(order)), bare[order]
         # Rows of one part have all left a payload behind, or none has: to put both together takes longer.
         edges = [*np.flatnonzero(np.diff(bare)) + 1, rows.num_rows] if rows.num_rows > _FEW else [rows.num_rows]
-        start = 0
+        start, own = 0, rows.nbytes / rows.num_rows
         for end in edges:
             while start < end:
-                part = rows.slice(start, min(_fit(rows, left, size), end - start))
+                part = rows.slice(start, min(_fit(own, left, size), end - start))
                 start += part.num_rows
                 yield part
 
@@ -159,13 +159,13 @@ def _fetched(rows: pa.Table, what: Fetched, size: int) -> dict[str, pa.Array | p
     return columns
 
 
-def _fit(rows: pa.Table, fetched: Sequence[Fetched], size: int) -> int:
-    """How many rows may be fetched at a time: few, until it is known how wide they are."""
+def _fit(own: float, fetched: Sequence[Fetched], size: int) -> int:
+    """How many rows may be fetched at a time that have `own` bytes each: few, until it is known how wide they are."""
     widths = [each.home.width([path for _, path in each.columns]) for each in fetched]
     known = sum(width for width in widths if width is not None)
     if None in widths:
         return _FEW
-    return max(_FEWEST, int(size / (known + rows.nbytes / rows.num_rows + 1)))
+    return max(_FEWEST, int(size / (known + own + 1)))
 
 
 def _bare(rows: pa.Table, fetched: Sequence[Fetched]) -> Indices:

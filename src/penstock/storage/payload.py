@@ -217,46 +217,49 @@ class Home:
         Units that are not decoded yet are, in pieces of about `size` bytes. Places whose units change seldom from one
         to the next are the fastest.
         """
-        wanted = self._columns(tuple(paths))
+        wanted = self._wanted(paths)
         again: Indices | None = None
-        edges = _edges(unit_of(places))
+        numbers = unit_of(places)
+        edges = _edges(numbers)
         few = len(edges) < len(places) // _RUN and self.in_any_order(places, paths)
         if not few and (places[1:] < places[:-1]).any():
             places, again = np.unique(places, return_inverse=True)
-            edges = _edges(unit_of(places))
-        numbers, rows = unit_of(places), places & ((1 << _ROWS) - 1)
+            numbers = unit_of(places)
+            edges = _edges(numbers)
+        rows = places & ((1 << _ROWS) - 1)
         batches: list[pa.RecordBatch] = []
         for begin, end in pairwise(edges):
             number = int(numbers[begin])
             opened = self._opened(number, wanted, size)
             batches += opened.take(rows[begin:end], wanted, self.unit(number).portion.path)
-        whole = pa.Table.from_batches(batches, schema=wanted)
-        _WIDTHS[self.start, self.source, tuple(paths)] = whole.nbytes / max(1, whole.num_rows)
+        whole = batches[0] if len(batches) == 1 else pa.Table.from_batches(batches, schema=wanted.schema)
+        _WIDTHS[self.start, self.source, wanted.paths] = whole.nbytes / max(1, whole.num_rows)
         if again is not None:
-            whole = whole.combine_chunks().take(pa.array(again))
-        return [_field(whole, path) for path in paths]
+            whole = (whole.combine_chunks() if len(batches) > 1 else whole).take(pa.array(again))
+        return [_field(whole.column(place), path) for place, path in zip(wanted.places, wanted.paths, strict=True)]
 
     def in_any_order(self, places: Indices, paths: Sequence[Path]) -> bool:
         """Whether rows at some places of a unit are found as fast in any order as in their own."""
-        plain = self.files.inside == "parquet" and can_hold(self._columns(tuple(paths)))
+        plain = self.files.inside == "parquet" and self._wanted(paths).can_hold
         return plain and not self.unit(int(places[0]) >> _ROWS).segment
 
     def open(self, number: int, paths: Sequence[Path], size: int = _READ) -> None:
         """Decode some columns of a unit, if they are not yet: who fetches rows of it later need not wait for that."""
-        self._opened(number, self._columns(tuple(paths)), size)
+        self._opened(number, self._wanted(paths), size)
 
     def width(self, paths: Sequence[Path]) -> float | None:
         """The bytes that some columns had in a row when this process fetched them last; None if it never has."""
         return _WIDTHS.get((self.start, self.source, tuple(paths)))
 
-    def _columns(self, paths: tuple[Path, ...]) -> pa.Schema:
+    def _wanted(self, paths: Sequence[Path]) -> _Wanted:
         """The columns that some paths are in."""
         known = _WANTED.setdefault((self.start, self.source), {})
-        if paths not in known:
-            known[paths] = pruned(self.files.columns, set(paths))
-        return known[paths]
+        key = tuple(paths)
+        if key not in known:
+            known[key] = _Wanted.of(pruned(self.files.columns, set(key)), key)
+        return known[key]
 
-    def _opened(self, number: int, wanted: pa.Schema, size: int) -> _Mapped:
+    def _opened(self, number: int, wanted: _Wanted, size: int) -> _Mapped:
         """A unit, mapped; it has at least what is `wanted`."""
         unit = self.unit(number)
         if unit.segment:
@@ -357,10 +360,30 @@ def _named_in(records: Records, source: str, first: int) -> frozenset[tuple[str,
     return frozenset((folder.rpartition("/")[2], name) for folder, _, name in (path.rpartition("/") for path in paths))
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Columns of a source, and what need not be found out anew for each few rows."""
+
+    schema: pa.Schema
+    paths: tuple[Path, ...]
+    places: tuple[int, ...]
+    """The column that each path is in."""
+    key: bytes
+    """What tells the columns apart from others; schemas take long to hash."""
+    can_hold: bool
+    """Whether `storage.arrays` can hold them."""
+
+    @classmethod
+    def of(cls, schema: pa.Schema, paths: tuple[Path, ...]) -> _Wanted:
+        """Of the paths that made the schema."""
+        places = tuple(schema.get_field_index(path[0]) for path in paths)
+        return cls(schema, paths, places, schema.serialize().to_pybytes(), can_hold(schema))
+
+
 _NOTED: dict[tuple[str, str], dict[int, Unit]] = {}
 """The units that this process has looked up,"""
 
-_WANTED: dict[tuple[str, str], dict[tuple[Path, ...], pa.Schema]] = {}
+_WANTED: dict[tuple[str, str], dict[tuple[Path, ...], _Wanted]] = {}
 """and the columns that it was asked for, by the start of a flow and the source;"""
 
 _WIDTHS: dict[tuple[str, str, tuple[Path, ...]], float] = {}
@@ -461,7 +484,7 @@ class _Mapped:
         """Whether `take` takes rows in any order."""
         self._lengths = np.array([batch.num_rows for batch in self._batches], np.int64)
         self._ends = np.cumsum(self._lengths)
-        self._selected: dict[pa.Schema, list[pa.RecordBatch]] = {}
+        self._selected: dict[bytes, list[pa.RecordBatch]] = {}
 
     @classmethod
     def batches_of(cls, path: str) -> _Mapped:
@@ -469,7 +492,7 @@ class _Mapped:
         with pa.memory_map(path) as source, pa.ipc.open_file(source) as file:
             return cls([file.get_batch(n) for n in range(file.num_record_batches)])
 
-    def take(self, rows: Indices, wanted: pa.Schema, path: str) -> Iterator[pa.RecordBatch]:
+    def take(self, rows: Indices, wanted: _Wanted, path: str) -> Iterator[pa.RecordBatch]:
         """The rows at some places, in the columns that are wanted; the unit is in the file at `path`.
 
         Places ascend, unless they may be in any order.
@@ -480,20 +503,22 @@ class _Mapped:
                 f"payload. Restore the file, or write payload='row' and start with a new checkpoint folder."
             )
         batches = self._with(wanted, path)
-        numbers = np.zeros(len(rows), np.int64) if self.in_any_order else np.searchsorted(self._ends, rows, "right")
-        where = pa.array(rows - (self._ends - self._lengths)[numbers])
-        for begin, end in pairwise(_edges(numbers)):
-            taken = batches[numbers[begin]].take(where.slice(begin, end - begin))
-            yield taken if taken.schema == wanted else _as_wanted(taken, wanted)
+        numbers = np.zeros(0, np.int64) if self.in_any_order else np.searchsorted(self._ends, rows, "right")
+        edges = [0, len(rows)] if self.in_any_order else _edges(numbers)
+        where = pa.array(rows if self.in_any_order else rows - (self._ends - self._lengths)[numbers])
+        for begin, end in pairwise(edges):
+            batch = batches[0 if self.in_any_order else numbers[begin]]
+            taken = pc.take(batch, where.slice(begin, end - begin), boundscheck=False)
+            yield taken if taken.schema == wanted.schema else _as_wanted(taken, wanted.schema)
 
-    def _with(self, wanted: pa.Schema, path: str) -> list[pa.RecordBatch]:
+    def _with(self, wanted: _Wanted, path: str) -> list[pa.RecordBatch]:
         """The batches with the columns that are wanted, as they are there."""
-        if wanted not in self._selected:
+        if wanted.key not in self._selected:
             there = self._batches[0].schema
-            if there != wanted:
-                _check_columns(there, wanted, path)
-            self._selected[wanted] = [batch.select(wanted.names) for batch in self._batches]
-        return self._selected[wanted]
+            if there != wanted.schema:
+                _check_columns(there, wanted.schema, path)
+            self._selected[wanted.key] = [batch.select(wanted.schema.names) for batch in self._batches]
+        return self._selected[wanted.key]
 
 
 def _check_columns(there: pa.Schema, wanted: pa.Schema, path: str) -> None:
@@ -519,9 +544,8 @@ def _sized(segment: Segment) -> tuple[str, int]:
     return segment.path, segment.nbytes
 
 
-def _field(rows: pa.Table, path: Path) -> pa.Array | pa.ChunkedArray:
-    column = rows.column(path[0])
-    array = column.chunk(0) if column.num_chunks == 1 else column
+def _field(column: pa.Array | pa.ChunkedArray, path: Path) -> pa.Array | pa.ChunkedArray:
+    array = column.chunk(0) if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1 else column
     for name in path[1:]:
         array = pc.struct_field(array, [array.type.get_field_index(name)])
     return array
@@ -555,16 +579,16 @@ class _Decoded:
         self._lock = threading.Lock()
         self._decoding: dict[_Key, threading.Lock] = {}
 
-    def open(self, home: Home, number: int, columns: pa.Schema, size: int) -> _Mapped:
+    def open(self, home: Home, number: int, wanted: _Wanted, size: int) -> _Mapped:
         """Some columns of a unit, mapped. Threads that ask for the same wait for the one that decodes it."""
-        key = (home.flow, home.start, home.source, number, columns)
+        key = (home.flow, home.start, home.source, number, wanted.key)
         with self._lock:
             if key in self._mapped:
                 self._mapped.move_to_end(key)
                 return self._mapped[key]
             alone = self._decoding.setdefault(key, threading.Lock())
         with alone:
-            found = self._mapped.get(key) or self._opened(home, number, columns, size)
+            found = self._mapped.get(key) or self._opened(home, number, wanted.schema, size)
             with self._lock:
                 self._mapped[key] = found
                 self._decoding.pop(key, None)
@@ -611,7 +635,7 @@ class _Decoded:
         return f"{path}{end}"
 
 
-_Key = tuple[str, str, str, int, pa.Schema]
+_Key = tuple[str, str, str, int, bytes]
 """A flow and its start, a source, a unit and its columns."""
 
 _ARRAYS, _BATCHES = ".arrays", ".arrow"
