@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.kernels.route import hash_range, shard_of
+from penstock.core.absent import is_absent
+from penstock.kernels.route import by_shard, hash_range, shard_of, sorted_by_shard
 from tests.streams import examples
 
 counts = st.one_of(st.integers(1, 9), st.integers(1, 5000))
@@ -45,3 +47,31 @@ def test_both_ends_of_a_range_belong_to_its_shard(shards, shard):
 def test_shards_are_of_like_size():
     sizes = [last - first for first, last in (hash_range(shard, 7) for shard in range(7))]
     assert max(sizes) - min(sizes) <= 2**32
+
+
+rows_of = st.lists(st.tuples(st.sampled_from([0, 1, 2**63, 2**64 - 1]), st.integers(-2, 2)), max_size=20)
+
+
+@given(st.lists(rows_of, min_size=1, max_size=4), st.integers(1, 5))
+@examples(0.2)
+def test_sorted_rows_of_shards_are_those_of_the_shards_with_ties_as_they_came(batches, shards):
+    number = iter(range(100))
+    made = [
+        pa.record_batch(
+            {
+                "hash": pa.array([h for h, _ in rows], pa.uint64()),
+                "time": pa.array([t for _, t in rows], pa.int64()),
+                "n": pa.array([next(number) for _ in rows], pa.int64()),
+                "text": pa.array([f"{t}" * h.bit_length() for h, t in rows], pa.string()),
+                "none": pa.nulls(len(rows), pa.string()),
+            }
+        )
+        for rows in batches
+    ]
+    parts = sorted_by_shard(made, shards)
+    assert len(parts) == shards
+    for shard, part in enumerate(parts):
+        mine = [row for rows in made for row in by_shard(rows, shards)[shard].to_pylist()]
+        assert part.to_pylist() == sorted(mine, key=lambda row: (row["hash"], row["time"]))
+        assert part.schema == made[0].schema
+        assert not part.num_rows or is_absent(part.column("none"))

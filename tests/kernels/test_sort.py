@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.kernels.sort import order_by, page_order, stable_order
+from penstock.kernels.sort import in_page_order, order_by, page_order, stable_order
 from tests.streams import examples
 
 hashes = st.one_of(st.integers(0, 3), st.sampled_from([2**63 - 1, 2**63, 2**64 - 1]))
@@ -19,6 +19,14 @@ times = st.one_of(st.integers(-3, 3), st.sampled_from([-(2**63), 2**63 - 1]))
 def test_rows_are_sorted_by_hash_then_time_and_ties_stay_as_they_were(rows):
     order = page_order(np.array([h for h, _ in rows], np.uint64), np.array([t for _, t in rows], np.int64))
     assert order.tolist() == sorted(range(len(rows)), key=lambda place: (*rows[place], place))
+
+
+@given(st.lists(st.tuples(hashes, times), max_size=4), st.booleans())
+@examples(0.2)
+def test_rows_are_known_to_be_in_order_only_if_they_are(rows, ordered):
+    rows = sorted(rows) if ordered else rows
+    found = in_page_order(np.array([h for h, _ in rows], np.uint64), np.array([t for _, t in rows], np.int64))
+    assert found == (rows == sorted(rows))
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64, np.uint8, np.uint64])

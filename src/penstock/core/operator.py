@@ -275,6 +275,11 @@ class Operator(abc.ABC):
         return False
 
     @property
+    def sorts_arrivals(self) -> bool:
+        """Whether it sorts arrivals by hash, then time, whatever their order: a host may do so for all shards."""
+        return False
+
+    @property
     def keeps_between_epochs(self) -> bool:
         """Whether it uses the tables that a process caches from one task to the next."""
         return False

@@ -24,6 +24,16 @@ def page_order(hashes: Hashes, times: Times) -> Indices:
     return order_by([hashes, times])
 
 
+def in_page_order(hashes: Hashes, times: Times) -> bool:
+    """Whether rows are sorted by hash, then time.
+
+    >>> in_page_order(np.array([1, 2, 2], np.uint64), np.array([9, 4, 5]))
+    True
+    """
+    same = hashes[1:] == hashes[:-1]
+    return not ((hashes[1:] < hashes[:-1]) | (same & (times[1:] < times[:-1]))).any()
+
+
 def order_by(columns: Sequence[Integers]) -> Indices:
     """The indices that sort rows by several columns, the most significant first; equals stay in order.
 

@@ -25,7 +25,7 @@ from penstock.core.operator import Operator, State
 from penstock.core.page_list import PageList
 from penstock.core.pages import clip_page
 from penstock.core.rows import RowType, hashes_of
-from penstock.kernels.route import hash_range, part_of, shard_of
+from penstock.kernels.route import hash_range, part_of, shard_of, sorted_by_shard
 from penstock.runtime.records import ShardRecord
 from penstock.runtime.shard import Arrived, PortBounds, run, settled
 from penstock.spark.allocator import TrimmedBudget, return_what_is_freed
@@ -46,6 +46,12 @@ _LISTED = 160
 _OWN, _OWN_PART = 1 << 22, 8
 """Bytes that NumPy and allocators keep in a process that has worked for long, and the most of a small share that is set
 aside for them."""
+
+_SORTED = 4
+"""The part of a share that the rows of all shards may take to be sorted at once,"""
+
+_LARGEST = 1 << 30
+"""and the bytes: texts of a column must fit one array."""
 
 Feed = Callable[[Order, Budget, Work], Pieces]
 """Gives a task's rows, in the order asked for."""
@@ -85,19 +91,23 @@ class ShardTask:
         shard, batches = self._called(batches) if self.roll_call else (TaskContext.get().partitionId(), batches)
         before = tuple(bounds.before for bounds in self.ports)
         arrivals = Arrivals(self.inside, self.inlets, before, self.roll_call, self.blobs)
-        yield from self._one(shard, lambda order, budget, work: arrivals.pieces(order, batches, budget, work))
+        yield from self._one(
+            shard, self.share, lambda order, budget, work: arrivals.pieces(order, batches, budget, work)
+        )
 
     def here(self, arrivals: Mapping[int, Sequence[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
         """Run all the shards in this process, one after the other, over the batches of each port."""
-        batches = [(port, rows) for port, some in arrivals.items() for rows in some]
-        places = [shard_of(hashes_of(rows), self.shards) for _, rows in batches]
+        size = sum(rows.nbytes for some in arrivals.values() for rows in some)
+        # As long as they are sorted, no shard runs; then what all of them share is not for any.
+        at_once = self.config.sorts_arrivals and size <= min(self.share // _SORTED, _LARGEST)
+        share = self.share - size if at_once else self.share
+        rows_of = _sorted_rows(arrivals, self.shards) if at_once else _rows(arrivals, self.shards)
 
-        def of_shard(shard: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-            for (port, rows), place in zip(batches, places, strict=True):
-                yield port, part_of(rows, place == shard)
+        def feed(shard: int) -> Feed:
+            return lambda _, budget, work: given(rows_of(shard), budget, work)
 
         for shard in range(self.shards):
-            yield from self._one(shard, lambda _, budget, work, mine=shard: given(of_shard(mine), budget, work))  # type: ignore[misc]
+            yield from self._one(shard, share, feed(shard))
 
     def partials_here(self, tables: Mapping[int, pa.Table]) -> pa.Table:
         """The same over few partials that came from Spark, by port."""
@@ -106,11 +116,11 @@ class ShardTask:
         # PySpark takes no list column that has no chunk at all, as one of no batches has.
         return pa.Table.from_batches(out, schema) if out else schema.empty_table()
 
-    def _one(self, shard: int, feed: Feed) -> Iterator[pa.RecordBatch]:
-        config, budget, tally = self.config, TrimmedBudget(self.share), Tally()
+    def _one(self, shard: int, share: int, feed: Feed) -> Iterator[pa.RecordBatch]:
+        config, budget, tally = self.config, TrimmedBudget(share), Tally()
         # What an earlier task has left here is paid for by this one, if that uses any such thing, or goes.
-        hand_over(budget, self.share // KEPT_PART if config.keeps_between_epochs else 0)
-        budget.charge(min(self.share // _OWN_PART, _OWN), "what a process keeps for itself")
+        hand_over(budget, share // KEPT_PART if config.keeps_between_epochs else 0)
+        budget.charge(min(share // _OWN_PART, _OWN), "what a process keeps for itself")
         checkpoint = Checkpoint(self.checkpoint)
         pages = checkpoint.pages(self.operator)
         name = f"{self.epoch:08d}-{shard:05d}"
@@ -119,16 +129,16 @@ class ShardTask:
         each = _LISTED if isinstance(state.pages, PageList) else _DESCRIBED
         budget.charge(each * len(state.pages), "the list of this shard's pages")
         size = sum(page.nbytes for page in state.pages)
-        order = config.arrivals(size, self.share)
+        order = config.arrivals(size, share)
         # What an epoch drops again need not be written. State that outgrows memory gains nothing by it, and would miss
         # the room; methods that mind memory themselves are left to do so.
-        in_memory = order == "streamed" and not config.lists_pages and size <= self.share // IN_MEMORY
+        in_memory = order == "streamed" and not config.lists_pages and size <= share // IN_MEMORY
         memory = MemoryPages(budget, files) if in_memory else None
-        piece = (budget.room - (self.share // IN_MEMORY if in_memory else 0)) // config.piece
+        piece = (budget.room - (share // IN_MEMORY if in_memory else 0)) // config.piece
         store = memory or files
         logic = config.logic(self.types, store, budget, state, tally)
         # Methods that like their rows spooled make many small blocks, which leave holes: nothing is kept of those.
-        kept = 0 if order == "spooled" else self.share // 8
+        kept = 0 if order == "spooled" else share // 8
         arrived = Arrived.at(config, self.types, len(self.inside))
         work = Work(budget, arrived, piece, kept=kept, tells_late=config.finds_late)
         yield from run(logic, self.ports, feed(order, budget, work), arrived, work.out, work.trim, self.spare)
@@ -172,6 +182,28 @@ class ShardTask:
         clipped = (clip_page(store, page, first, last) for page in pages)
         kept = (page for page in clipped if page is not None)
         return State(PageList.of(kept) if self.config.lists_pages else tuple(kept))
+
+
+def _rows(
+    arrivals: Mapping[int, Sequence[pa.RecordBatch]], shards: int
+) -> Callable[[int], Iterator[tuple[int, pa.RecordBatch]]]:
+    """What tells the rows of a shard and their ports, as they come."""
+    batches = [(port, rows) for port, some in arrivals.items() for rows in some]
+    places = [shard_of(hashes_of(rows), shards) for _, rows in batches]
+
+    def of_shard(shard: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        for (port, rows), place in zip(batches, places, strict=True):
+            yield port, part_of(rows, place == shard)
+
+    return of_shard
+
+
+def _sorted_rows(
+    arrivals: Mapping[int, Sequence[pa.RecordBatch]], shards: int
+) -> Callable[[int], Iterator[tuple[int, pa.RecordBatch]]]:
+    """The same for rows that may be sorted: they are copied once instead of thrice."""
+    parts = {port: sorted_by_shard(some, shards) for port, some in arrivals.items() if some}
+    return lambda shard: ((port, rows[shard]) for port, rows in parts.items())
 
 
 def _whole(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:

@@ -237,6 +237,11 @@ class WindowJoin(ByMethod[JoinMethod]):
         return sorted_if_large(held, share)
 
     @property
+    def sorts_arrivals(self) -> bool:
+        """As OA-Join does; the other methods are told when rows come."""
+        return self.parameters.sorts_arrivals and self.matching is None
+
+    @property
     def may_change(self) -> frozenset[str]:
         """The method is a matter of cost."""
         return frozenset({"method"})

@@ -30,6 +30,8 @@ class JoinMethod:
     """The ports of pages that no other method can resume from."""
     windowless: ClassVar[bool] = False
     """Whether it is only for joins over the full history of both streams."""
+    sorts_arrivals: ClassVar[bool] = False
+    """Whether it sorts arrivals by hash, then time, whatever their order."""
     takes_over: ClassVar[bool] = True
     """Whether it can resume from the pages of rows that other methods leave."""
 

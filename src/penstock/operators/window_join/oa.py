@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,7 @@ from penstock.core.rows import Hashes, RowType, hashes_of, times_of
 from penstock.core.time import TIME_MAX, TIME_MIN, Time, Times
 from penstock.core.within import LEFT, RIGHT, Always, horizon
 from penstock.kernels.match import take_rows
-from penstock.kernels.sort import page_order
+from penstock.kernels.sort import in_page_order, page_order
 from penstock.operators.pieces import pieces
 from penstock.operators.window_join.config import LEFT_ONLY, WindowJoin
 from penstock.operators.window_join.handover import Handover
@@ -38,6 +39,8 @@ _MATCHING = 112
 @dataclass(frozen=True, slots=True)
 class Oa(JoinMethod):
     """OA-Join has no parameters."""
+
+    sorts_arrivals: ClassVar[bool] = True
 
 
 class OAJoin:
@@ -144,11 +147,12 @@ class OAJoin:
                     yield from self._arrive(port, slab.batch, slab.met)
 
     def _arrive(self, port: int, rows: pa.RecordBatch, met: Mask | None = None) -> Iterator[Out]:
-        order = page_order(hashes_of(rows), times_of(rows))
-        arrivals = take_rows(rows, order)
+        arrivals, matched = rows, np.zeros(rows.num_rows, np.bool_) if met is None else met.copy()
+        if not in_page_order(hashes_of(rows), times_of(rows)):
+            order = page_order(hashes_of(rows), times_of(rows))
+            arrivals, matched = take_rows(rows, order), matched[order]
         times = times_of(arrivals)
         reach = self._reach.of(port, times)
-        matched = np.zeros(arrivals.num_rows, np.bool_) if met is None else met[order]
         hashes, earliest, latest = hashes_of(arrivals), int(reach[0].min()), int(reach[1].max())
         for place, page in enumerate(self._pages[1 - port]):
             if page.max_time >= earliest and page.min_time <= latest:
