@@ -281,6 +281,24 @@ def test_a_missing_file_and_a_torn_one_are_named(spark, tmp_path, plain, place, 
     assert out.table().num_rows == 60
 
 
+@pytest.mark.parametrize("payload", ["row", "source"])
+@pytest.mark.parametrize("scan", ["auto", "spark"])
+def test_a_folder_may_be_empty_at_first(spark, tmp_path, plain, scan, payload):
+    late = Feed(tmp_path / "late", SCHEMA)
+    late.folder.mkdir()
+    found: list[dict[str, Any]] = []
+    for end in (False, True):
+        flow = pk.Flow(spark, checkpoint=str(tmp_path / "state"), memory="32 MB")
+        told: dict[str, Any] = {"time": "t", "progress": pk.bounded_delay(50), "scan": scan, "payload": payload}
+        a, b = (flow.source(stream(spark, feed.folder), name=n, **told) for n, feed in (("a", plain), ("b", late)))
+        out = a.join(b, on="k", within=pk.band(before=0, after=0)).to_memory()
+        flow.run(end=end)
+        found += out.table().to_pylist()
+        late.add(events(1))
+    rows = events(1).to_pylist()
+    assert len(found) == sum(1 for a in rows for b in rows if a["k"] == b["k"] and a["t"] == b["t"])
+
+
 def test_an_expression_that_only_spark_has_gets_rows_that_spark_reads(spark, tmp_path, plain):
     flow = pk.Flow(spark, checkpoint=str(tmp_path / "state"), memory="32 MB")
     rows = flow.source(stream(spark, plain.folder), time="t", name="rows")

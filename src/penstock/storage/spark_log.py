@@ -113,14 +113,12 @@ class SparkLog:
         return {place: self._logged(place, some) for place, some in numbers.items() if some}
 
     def files_of(self, epoch: int, line: int, folder: int) -> list[str]:
-        """The URIs of the files that Spark gives `epoch` of one source, by where its offsets and its own log are."""
-        before = self._file_offsets(epoch - 1) if epoch else {}
-        after = self._file_offsets(epoch) or {}
-        if before is None or line not in after:
-            raise CheckpointError.damaged(
-                self._records.uri, f"spark/offsets/{epoch - 1}", "it is gone, and tells which files are next"
-            )
-        return self._logged(folder, range(before.get(line, -1) + 1, after[line] + 1))
+        """The URIs of the files that Spark gives `epoch` of one source, by where its offsets and its own log are.
+
+        A source that has given nothing yet has no offset.
+        """
+        before, after = self._known_offsets(epoch - 1) if epoch else {}, self._known_offsets(epoch)
+        return self._logged(folder, range(before.get(line, -1) + 1, after.get(line, -1) + 1))
 
     def sources_in(self, epoch: int) -> int:
         """How many places of sources the offsets of an epoch have."""
@@ -194,6 +192,14 @@ class SparkLog:
         lines = enumerate(content.split(b"\n")[2:])
         found = ((place, _FILE_OFFSET.fullmatch(line)) for place, line in lines)
         return {place: int(match[1]) for place, match in found if match}
+
+    def _known_offsets(self, epoch: int) -> dict[int, int]:
+        offsets = self._file_offsets(epoch)
+        if offsets is None:
+            raise CheckpointError.damaged(
+                self._records.uri, f"spark/offsets/{epoch}", "it is gone, and tells which files are next"
+            )
+        return offsets
 
     def _logged(self, place: int, numbers: Collection[int]) -> list[str]:
         """The files that a source noted under some numbers: in a log of each, or in the next compact one."""
