@@ -269,8 +269,8 @@ MUTANTS = {
     ),
     "the floor ignored when pages merge": (
         merge_without_floor,
-        # In falling order of keys: pages of rising ones are one run as they are.
-        Case(band(1, 1), "left", [*[lefts((0, n), (5, n)) for n in (3, 2, 1, 0)], advance(right=2), EpochEnd(1)]),
+        # In falling order of their hashes: pages of rising ones are one run as they are.
+        Case(band(1, 1), "left", [*[lefts((0, n), (5, n)) for n in (3, 0, 2, 1)], advance(right=2), EpochEnd(1)]),
     ),
     "marks lost when pages merge": (
         merge_without_marks,
