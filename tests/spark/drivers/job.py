@@ -57,9 +57,9 @@ def main(folder: Path, master: str, shards: int | None, method: str, places: int
 
 
 def source(flow: pk.Flow, feed: Feed, name: str, files: bool, payload: str = "auto") -> pk.Stream:
-    """The rows of a feed, read by Arrow – on the right, of a DataFrame – or by Spark."""
+    """The rows of a feed, read by Arrow – on the left, of a DataFrame – or by Spark."""
     options = {"time": "t", "progress": pk.bounded_delay(20), "name": name}
-    if files and name != "right":
+    if files and name != "left":
         return flow.parquet(feed.folder, max_files=1, payload=payload, **options)
     return flow.source(feed.stream(flow.spark), payload=payload, scan="arrow" if files else "spark", **options)
 
