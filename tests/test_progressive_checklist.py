@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-import re
-from collections import defaultdict
-from pathlib import Path
-
 import pytest
 
-TESTS = Path(__file__).parent
+from tests.checklists import named_after
+
 FILES = (
     "flow/test_near.py",
     "flow/test_spatial.py",
@@ -31,16 +27,7 @@ LISTED = [f"{letter}{number}" for letter, count in SECTIONS.items() for number i
 
 def features() -> dict[str, list[str]]:
     """By id, the tests that are named after it."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for pattern in FILES:
-        paths = sorted(TESTS.glob(pattern))
-        assert paths, f"there is no {pattern} any more"
-        for path in paths:
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                    for name in re.findall(r"(?<=_)([epxshrk]\d)(?=_)", node.name):
-                        found[name.upper()].append(f"{path.relative_to(TESTS)}::{node.name}")
-    return found
+    return named_after(FILES, r"[epxshrk]\d")
 
 
 @pytest.mark.parametrize("name", LISTED)

@@ -245,9 +245,8 @@ def _scans(source: SourceNode) -> list[int]:
     """What identifies the streams that a DataFrame reads."""
     if source not in _KNOWN:
         given = _given(source)
-        leaves = (
-            (given.stream if isinstance(given, ArrowFrame) else given)._jdf.queryExecution().analyzed().collectLeaves()
-        )
+        frame = given.stream if isinstance(given, ArrowFrame) else given
+        leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
         _KNOWN[source] = [int(leaf.output().apply(0).exprId().id()) for leaf in each_of(leaves) if leaf.isStreaming()]
     return _KNOWN[source]
 

@@ -70,7 +70,7 @@ class Engine:
         self.trigger: float | None = None
         """Seconds from one epoch to the next, if they are given."""
         self.notes: Sequence[str] = ()
-        """What there is to say of sources whose payload cannot stay behind."""
+        """What there is to say of who reads sources, and of those whose payload cannot stay behind."""
 
     @property
     def ledger(self) -> Ledger:
