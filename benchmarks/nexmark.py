@@ -27,7 +27,8 @@ The JSON has rates and ratios by engine and query (``spark-rocksdb@q5``) and, by
 Of six micro-batches the first two are not counted. ``--quick`` is five queries over three micro-batches, of which the
 first is not counted; two of them run in Flink, and one in Pathway and Bytewax, over the fewer events. ``python
 benchmarks/nexmark.py --queries q5,q7 --engines penstock`` runs only these, ``--page`` writes the figures into
-docs/nexmark.md.
+docs/nexmark.md. A run of everything takes two hours: ``--keep FILE`` records each result, and another run with the same
+file goes on where the last one ended.
 """
 
 from __future__ import annotations
@@ -40,13 +41,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
 from statistics import geometric_mean, median
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.csv
@@ -139,6 +141,24 @@ class Timed(base.Result):
     """Where the time of a warm micro-batch went, in seconds."""
     jobs: float | None = None
     """How many jobs of Spark's a micro-batch took."""
+    stages: float | None = None
+    """How many stages these had."""
+
+
+class Kept(dict[str, Timed]):
+    """Results by engine and query, each a line of JSON in a file as well; those that the file has come first."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        lines = path.read_text().splitlines() if path.exists() else ()
+        for name, fields in map(json.loads, lines):
+            super().__setitem__(name, Timed(**{**fields, "warm_batches": tuple(fields["warm_batches"])}))
+
+    def __setitem__(self, name: str, result: Timed) -> None:
+        """Record a result, too."""
+        super().__setitem__(name, result)
+        with self._path.open("a") as file:
+            file.write(json.dumps([name, asdict(result)]) + "\n")
 
 
 Engine = Callable[[Workload, str], Timed]
@@ -148,11 +168,14 @@ class WrongCountError(RuntimeError):
     """An engine that put out another number of rows than the query has."""
 
 
-def main(quick: bool, queries: Sequence[str] = (), only: Sequence[str] = (), page: bool = False) -> dict[str, object]:
+def main(
+    quick: bool, queries: Sequence[str] = (), only: Sequence[str] = (), page: bool = False, keep: Path | None = None
+) -> dict[str, object]:
     """Run the queries by every engine, print the table and, as the last line, the JSON that is also returned."""
     names = tuple(queries) or (QUICK_QUERIES if quick else tuple(QUERIES))
-    results: dict[str, Timed] = {}
+    results: dict[str, Timed] = {} if keep is None else Kept(keep)
     missing: dict[str, str] = {}
+    short = quick and not queries
     with tempfile.TemporaryDirectory(prefix="nexmark-", ignore_cleanup_errors=True) as directory:
         epochs, cold = (QUICK_EPOCHS, QUICK_COLD) if quick else (EPOCHS, COLD)
         workload = generate(Path(directory) / "timed", Events(EPOCH_ROWS, epochs), cold)
@@ -163,14 +186,15 @@ def main(quick: bool, queries: Sequence[str] = (), only: Sequence[str] = (), pag
         for engine in () if quick else engines:
             engines[engine](few, names[0] if engine != "floor" else "q5")
         for name in names:
-            for scan in SCANS if engines.keys() & {"penstock", *SCANS} else ():
+            todo = {engine: run for engine, run in engines.items() if f"{engine}@{name}" not in results}
+            for scan in SCANS if todo.keys() & {"penstock", *SCANS} else ():
                 check(few, name, scan)
-            run_all(engines, workload, name, results, missing)
+            run_all(todo, workload, name, results, missing)
         if not only or "flink-rocksdb" in only:
-            run_flink(workload, few, flink_names(names, quick and not queries), results, missing)
-        short = quick and not queries
+            asked = [name for name in flink_names(names, short) if f"flink-rocksdb@{name}" not in results]
+            run_flink(workload, few, asked, results, missing)
         for library in [name for name in LIBRARIES if not only or name in only]:
-            asked = library_names(library, names, short)
+            asked = [name for name in library_names(library, names, short) if f"{library}@{name}" not in results]
             run_library(library, few if short else workload, few, asked, results, missing)
     summary = summarise(results)
     print_table(results, names, missing)
@@ -265,18 +289,20 @@ def penstock(workload: Workload, name: str, scan: Scan) -> Timed:
     with temporary(workload) as checkpoint:
         flow = pk.Flow(spark, checkpoint=checkpoint, memory=f"{base.MEMORY_MB} MB")
         QUERIES[name].build(flow, source(flow, spark, workload, scan)).to_format("noop")
-        before = jobs_so_far(spark)
+        before = jobs_and_stages(spark)
         query = flow.run()
-        jobs = (jobs_so_far(spark) - before) / len(query.progress().epochs)
+        jobs, stages = (jobs_and_stages(spark) - before) / len(query.progress().epochs)
         _, every = workload.definition.counts(QUERIES[name], DELAY_US)
         result = timed(workload, query.streaming_query, query.progress().rows_out, (every, every), name)
-        result = replace(result, jobs=jobs)
+        result = replace(result, jobs=float(jobs), stages=float(stages))
         return with_parts(result, query.progress().epochs[workload.cold : workload.events.epochs])
 
 
-def jobs_so_far(spark: SparkSession) -> int:
+def jobs_and_stages(spark: SparkSession) -> np.ndarray:
+    """How many there were so far."""
     context: Any = spark.sparkContext._jsc
-    return int(context.sc().dagScheduler().numTotalJobs())
+    scheduler = context.sc().dagScheduler()
+    return np.array([int(scheduler.numTotalJobs()), int(scheduler.nextStageId().get())])
 
 
 def with_parts(result: Timed, epochs: Sequence[EpochReport]) -> Timed:
@@ -288,10 +314,11 @@ def with_parts(result: Timed, epochs: Sequence[EpochReport]) -> Timed:
         )
         for phase in ("input", "work", "output", "settle")
     }
-    parts = {"Spark around epochs": median(result.warm_batches) - epoch}
-    parts |= {"scan, shuffle, commit": max(epoch - sum(tasks.values()), 0), "waiting for input": tasks["input"]}
+    phases = {phase: median(one.phases[phase] for one in epochs) for phase in ("plan", "run", "commit")}
+    parts = {"Spark around epochs": median(result.warm_batches) - epoch, "planning": phases["plan"]}
+    parts |= {"scan, shuffle, sink": max(phases["run"] - sum(tasks.values()), 0), "waiting for input": tasks["input"]}
     parts |= {"operators": tasks["work"] + tasks["settle"], "handing over": tasks["output"]}
-    return replace(result, parts=parts)
+    return replace(result, parts=parts | {"commit": phases["commit"]})
 
 
 def cores_of(epoch: EpochReport) -> int:
@@ -373,6 +400,8 @@ def run_flink(
     workload: Workload, few: Workload, names: Sequence[str], results: dict[str, Timed], missing: dict[str, str]
 ) -> None:
     """All queries in one process of Flink."""
+    if not names:
+        return
     asked = ["--few", str(few.csv), "--queries", ",".join(names), "--backend", "rocksdb"]
     try:
         reports = base.peer("flink_nexmark.py", str(workload.csv), *asked)
@@ -549,15 +578,28 @@ def figures(
         shown += ["", f"Geometric means of penstock ÷ engine: {', '.join(whole)}."]
     shown += ["", *(f"{name}: {reason}." for name, reason in missing.items()), ""] if missing else [""]
     shown += floors_shown(results, names)
-    parts = next(result.parts for result in results.values() if result.parts)
-    rows: list[tuple[str, ...]] = [("query", *parts, "jobs")]
-    for name in names:
-        own = results.get(f"penstock@{name}")
-        if own is not None and own.parts:
-            jobs = "–" if own.jobs is None else f"{own.jobs:.1f}"
-            rows.append((name, *(f"{seconds:.2f}" for seconds in own.parts.values()), jobs))
-    title = "Where the time of a warm micro-batch of penstock goes, in seconds, and how many Spark jobs it takes:"
-    return "\n".join([*shown, title, "", *markdown(rows)])
+    return "\n".join([*shown, *parts_shown(results, names)])
+
+
+def parts_shown(results: Mapping[str, Timed], names: Sequence[str]) -> list[str]:
+    """Where the time of micro-batches goes: of files that Arrow reads, and of DataFrames that Spark reads."""
+    titles = {
+        "penstock": "Where the time of a warm micro-batch goes if Arrow reads the files, in seconds, and how many jobs "
+        "and stages of Spark's it takes:",
+        "dataframe": 'The same if Spark reads them (`scan="spark"`), as before there were Arrow scans:',
+    }
+    lines = []
+    for engine, title in titles.items():
+        runs = {name: run for name in names if (run := results.get(f"{engine}@{name}")) is not None and run.parts}
+        if runs:
+            header = ("query", *next(iter(runs.values())).parts, "jobs", "stages")
+            lines += [title, "", *markdown([header, *(parts_row(name, run) for name, run in runs.items())]), ""]
+    return lines[:-1]
+
+
+def parts_row(name: str, run: Timed) -> tuple[str, ...]:
+    counts = ("–" if count is None else f"{count:.1f}" for count in (run.jobs, run.stages))
+    return name, *(f"{seconds:.2f}" for seconds in run.parts.values()), *counts
 
 
 def floors_shown(results: Mapping[str, Timed], names: Sequence[str]) -> list[str]:
@@ -608,9 +650,10 @@ if __name__ == "__main__":
     parser.add_argument("--engines", default="", help="only these, with commas between them")
     parser.add_argument("--page", action="store_true", help="write the figures into docs/nexmark.md")
     parser.add_argument("--only-page", action="store_true", help="run nothing, write the queries into docs/nexmark.md")
+    parser.add_argument("--keep", type=Path, help="record results in this file, and run nothing that it has")
     options = parser.parse_args()
     if options.only_page:
         write_page()
         sys.exit()
     chosen, engines = ([name for name in names.split(",") if name] for names in (options.queries, options.engines))
-    main(options.quick, chosen, engines, options.page)
+    main(options.quick, chosen, engines, options.page, options.keep)

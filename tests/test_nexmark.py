@@ -198,7 +198,7 @@ class TestPage:
         )
 
     def test_figures_replace_those_that_were_there(self, nexmark: ModuleType):
-        run = nexmark.Timed(6, 1, 1, 2.0, 2, (0.5, 0.25, 0.5), parts={"operators": 0.25}, jobs=3)
+        run = nexmark.Timed(6, 1, 1, 2.0, 2, (0.5, 0.25, 0.5), parts={"operators": 0.25}, jobs=3, stages=4)
         slow = nexmark.Timed(6, 1, 1, 2.0, 2, (1.0,))
         text = nexmark.figures({"penstock@q5": run, "spark-rocksdb@q5": slow}, ["q5"], {"flink-rocksdb": "not there"})
         page = nexmark.with_part("a\n<!-- figures -->\nold\n<!-- end of figures -->\nb", "figures", text)
@@ -208,7 +208,28 @@ class TestPage:
         assert "| q5 | 0.50 | 4 | 2 | 2.00 |" in page
         assert "Geometric means of penstock ÷ engine: spark-rocksdb 2.00." in page
         assert "flink-rocksdb: not there." in page
-        assert "| q5 | 0.25 | 3.0 |" in page
+        assert "| q5 | 0.25 | 3.0 | 4.0 |" in page
+        assert "scan=" not in page
+
+    def test_where_time_goes_is_shown_of_dataframes_as_well(self, nexmark: ModuleType):
+        own, frame = (nexmark.Timed(6, 1, 1, 2.0, 2, parts={"operators": part}, jobs=1) for part in (0.25, 0.5))
+        lines = nexmark.parts_shown({"penstock@q5": own, "dataframe@q5": frame}, ["q5", "q7"])
+        assert [line for line in lines if line.startswith("| q")] == [
+            "| query | operators | jobs | stages |",
+            "| q5 | 0.25 | 1.0 | – |",
+            "| query | operators | jobs | stages |",
+            "| q5 | 0.50 | 1.0 | – |",
+        ]
+
+    def test_results_in_a_file_are_there_again(self, nexmark: ModuleType, tmp_path: Path):
+        run = nexmark.Timed(6, 1, 1, 2.0, 2, (0.5, 0.25), parts={"operators": 0.25}, jobs=3)
+        kept = nexmark.Kept(tmp_path / "results")
+        assert kept == {}
+        kept["penstock@q5"] = run
+        kept["bytewax@q5"] = replace(run, finished=False)
+        again = nexmark.Kept(tmp_path / "results")
+        assert again == kept
+        assert again["penstock@q5"].rows_per_second == run.rows_per_second
 
     def test_ratios_have_a_geometric_mean_for_each_engine(self, nexmark: ModuleType):
         rates = {"penstock@q5": 8, "penstock@q7": 9, "spark-memory@q5": 4, "spark-memory@q7": 1}

@@ -94,6 +94,8 @@ class EpochReport:
     """The sources whose rows left payload behind."""
     payload_bytes: Mapping[str, int] = field(default_factory=dict)
     """By source, the bytes of payload in segments of the checkpoint that are kept for rows in state."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Seconds on Spark by phase: planning, reading and running, committing."""
 
     def __str__(self) -> str:
         """One line for a log."""

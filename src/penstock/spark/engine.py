@@ -204,10 +204,12 @@ class Engine:
         self.course.tasks = self._count_slots()
         files = self.assembly.files(epoch, end)
         plan = self.next_plan(epoch, clock.time_ns() // 1000, end, files, batch)
+        planned = clock.perf_counter()
         try:
             ran, frames, seen = self._attempt(plan, batch, files)
         finally:
             self._written()
+        done = clock.perf_counter()
         ledger, operators = self._settle(plan, frames, seen)
         self.checkpoint.commit(ledger)
         self._clean(ledger, frames.attempt)
@@ -231,6 +233,7 @@ class Engine:
             place=f"{PLACES[ran]}: {plan.why}" if ran == plan.place else f"{PLACES[ran]}: {_NO_ROOM}",
             left_behind=tuple(plan.late),
             payload_bytes=self.course.payload_bytes,
+            phases={"plan": planned - begun, "run": done - planned, "commit": clock.perf_counter() - done},
         )
 
     def _alone(self, operators: Mapping[str, OperatorReport]) -> float | None:
