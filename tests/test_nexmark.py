@@ -148,6 +148,18 @@ def test_a_query_gives_the_rows_of_its_definition(
     assert late.table().num_rows == 0
 
 
+@pytest.mark.deep
+def test_queries_give_the_rows_of_their_definitions_over_half_a_million_events():
+    epochs = list(Events(epoch_rows=166_667, epochs=3, seed=5).arriving())
+    definition = Definition(pa.concat_tables(epochs))
+    for query in QUERIES.values():
+        flow = pk.LocalFlow(shards=2)
+        source = flow.source(epochs, time="dateTime", progress=pk.bounded_delay("4 s"), name="events")
+        out = query.build(flow, source).to_memory()
+        flow.run()
+        definition.check(query, out.table())
+
+
 @pytest.mark.parametrize("name", QUERIES)
 def test_what_a_bound_completes_is_out_before_the_stream_ends(
     name: str, epochs: list[pa.Table], definition: Definition
