@@ -351,7 +351,7 @@ class Wide:
             if scan == "dataframe":
                 return flow.source(base.stream(spark, self.workload, name), payload=payload, scan="spark", **told)
             folder = self.workload.directory / "parquet" / name
-            return flow.parquet(folder, max_files=1, payload=payload, scan="spark", **told)
+            return flow.parquet(folder, max_files=1, payload=payload, **told)
 
         near = pk.band(before="10 min", after="10 min")
         return source("orders").join(source("payments"), on="order_id", within=near)

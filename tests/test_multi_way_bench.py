@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +11,8 @@ from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
+
+import penstock as pk
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -88,3 +91,30 @@ def test_another_number_of_rows_fails_the_benchmark(bench: ModuleType):
     wrong = bench.Timed(6, 1, 2, 2.0, 2)
     with pytest.raises(RuntimeError, match="early@3way-0 put out 1 rows, not 2: its time means nothing"):
         bench.run("early@3way-0", lambda: wrong, {}, {})
+
+
+class Arguments:
+    """A flow over Spark's sources as far as their arguments go: files are read in process, DataFrames by a stand-in."""
+
+    def __init__(self) -> None:
+        self.flow = pk.LocalFlow()
+
+    def parquet(self, *args: Any, **kwargs: Any) -> pk.Stream:
+        inspect.signature(pk.Flow.parquet).bind(None, *args, **kwargs)
+        return self.flow.parquet(*args, **kwargs)
+
+    def join(self, **kwargs: Any) -> pk.Stream:
+        return self.flow.join(**kwargs)
+
+
+@pytest.mark.parametrize("materialize", ["auto", "early", "late"])
+def test_every_case_can_be_built_and_gives_as_many_rows_as_duckdb(
+    bench: ModuleType, jobs: ModuleType, files: Any, tmp_path: Path, materialize: str
+):
+    wide = bench.Jobs(tmp_path, bench.FEW).job(bench.WIDE)
+    for job in (*(jobs.Joined(case, files) for case in jobs.CASES.values() if case.payload), wide):
+        flow = Arguments()
+        rows = job.by_penstock(flow, None, "arrow", materialize).to_memory()
+        if job is wide:
+            flow.flow.run()
+            assert rows.table().num_rows == job.matches
