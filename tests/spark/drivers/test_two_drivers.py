@@ -26,6 +26,8 @@ def test_f07_a_second_driver_is_refused_and_after_a_power_cut_the_next_one_goes_
     assert second.process.wait(PATIENCE) != 0
     said = (tmp_path / "second.log").read_text()
     assert f"is in use: process {first.process.pid} of " in said, said[-3000:]
+    # An epoch is told of once it is committed: Spark has then written more of which nothing is synced.
+    first.wait_for(f"epoch {streams.done + 1}")
     assert first.process.poll() is None, "the first ended before the second was refused"
     first.kill()
     lost = cut_power(notes, tmp_path / "checkpoint", *(tmp_path / name for name in ("out", "windows", "names")))
