@@ -302,7 +302,7 @@ def jobs_and_stages(spark: SparkSession) -> np.ndarray:
     """How many there were so far."""
     context: Any = spark.sparkContext._jsc
     scheduler = context.sc().dagScheduler()
-    return np.array([int(scheduler.numTotalJobs()), int(scheduler.nextStageId().get())])
+    return np.array([int(scheduler.numTotalJobs()), int(scheduler.nextStageId())])
 
 
 def with_parts(result: Timed, epochs: Sequence[EpochReport]) -> Timed:
