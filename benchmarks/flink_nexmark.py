@@ -1,9 +1,9 @@
 """Nexmark's queries in Flink SQL; runs in the peers' environment (``make bench-peers``).
 
 Reads ``<directory>/*.csv`` (the columns of `SOURCE`; no header; one file per source task, in arrival order) and prints
-one line of JSON: ``{"q5": {"rows_out": …, "seconds": …}, …}``. The first run of a query is over ``--few``, a smaller
-folder of the same kind: it warms the JVM, and ``rows_out`` is how many rows it wrote. The second hands every row to the
-blackhole sink, and ``seconds`` is its run time as Flink reports it.
+one line of JSON: ``{"rows_out": …, "seconds": …}``. The first run of the query is over ``--few``, a smaller folder
+of the same kind: it warms the JVM, and ``rows_out`` is how many rows it wrote. The second hands every row to the
+blackhole sink, and ``seconds`` is its run time as Flink reports it; null if it took more than ``--patience`` seconds.
 
 Sources end, and then all windows close: each result comes out. Times are in milliseconds, because Flink's watermarks
 are; where microseconds decide, ``us`` is compared.
@@ -12,6 +12,7 @@ are; where microseconds decide, ``us`` is compared.
 import argparse
 import json
 import tempfile
+import time
 from pathlib import Path
 
 from pyflink.table import TableDescriptor, TableEnvironment
@@ -142,20 +143,19 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("directory", type=Path)
     parser.add_argument("--few", type=Path, required=True)
-    parser.add_argument("--queries", required=True, help="names, with commas between them")
+    parser.add_argument("--query", choices=list(QUERIES), required=True)
     parser.add_argument("--backend", choices=["rocksdb", "hashmap"], required=True)
     parser.add_argument("--parallelism", type=int, required=True)
     parser.add_argument("--managed-memory", required=True, help="what RocksDB may hold, as Flink writes sizes")
+    parser.add_argument("--patience", type=float, required=True)
     args = parser.parse_args()
     tables = environment(args.backend, args.parallelism, args.managed_memory)
     for of, path in (("", args.directory), ("_few", args.few)):
         tables.execute_sql(SOURCE.format(name=f"events{of}", path=path))
         for view in VIEWS:
             tables.execute_sql(view.format(of=of))
-    names = args.queries.split(",")
-    print(
-        json.dumps({name: {"rows_out": rows_out(tables, name), "seconds": job_seconds(tables, name)} for name in names})
-    )
+    rows, seconds = rows_out(tables, args.query), job_seconds(tables, args.query, args.patience)
+    print(json.dumps({"rows_out": rows, "seconds": seconds}))
 
 
 def rows_out(tables: TableEnvironment, name: str) -> int:
@@ -166,10 +166,16 @@ def rows_out(tables: TableEnvironment, name: str) -> int:
         return sum(file.read_bytes().count(b"\n") for file in Path(folder).rglob("*") if file.is_file())
 
 
-def job_seconds(tables: TableEnvironment, name: str) -> float:
+def job_seconds(tables: TableEnvironment, name: str, patience: float) -> float | None:
     sink = TableDescriptor.for_connector("blackhole").build()
     job = tables.sql_query(QUERIES[name].format(of="")).execute_insert(sink).get_job_client()
-    return float(job.get_job_execution_result().result().get_net_runtime()) / 1000
+    result, given_up = job.get_job_execution_result(), time.monotonic() + patience
+    while not result.done():
+        if time.monotonic() > given_up:
+            job.cancel().result()
+            return None
+        time.sleep(0.1)
+    return float(result.result().get_net_runtime()) / 1000
 
 
 if __name__ == "__main__":
