@@ -170,6 +170,19 @@ def test_rows_are_spread_over_the_shards():
         assert query.progress().epochs[-1].operators["join0"].state_rows == pytest.approx(400 * (1 + copies), rel=0.1)
 
 
+@pytest.mark.parametrize("on", [pk.near("v", distance=0.2), pk.intersects(["x", "y"], cell=4)])
+def test_explain_says_that_a_full_join_by_a_predicate_is_one_task(on):
+    def told(how: str) -> str:
+        flow = pk.LocalFlow()
+        rows = pa.table({"v": [[0.0, 1.0]], "x": [0.0], "y": [1.0], "t": [1]})
+        ours, theirs = (flow.source(rows, time="t", name=name) for name in ("a", "b"))
+        ours.join(theirs, on=on, how=how).to_memory()
+        return str(flow.run().explain())
+
+    assert "time of results: latest, all rows in one task\n" in told("full")
+    assert "all rows in one task" not in told("left") + told("inner")
+
+
 def test_two_joins_that_are_spread_give_what_a_full_join_does():
     """As docs/progressive.md says."""
     ours, theirs = vectors(2, 80, 5, 0.2)

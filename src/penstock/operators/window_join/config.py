@@ -164,7 +164,8 @@ class WindowJoin(ByMethod[JoinMethod]):
     def says(self, inputs: tuple[RowType, ...] = ()) -> str:
         """What it does, in words."""
         on = show_keys(self.on) if self.matching is None else self.matching
-        return f"{self.how} join on {on} within {self.within}, time of results: {self.time}"
+        together = ", all rows in one task" if self.matching is not None and self.how == "full" else ""
+        return f"{self.how} join on {on} within {self.within}, time of results: {self.time}{together}"
 
     def tells(self, epochs: Sequence[Mapping[str, int]], waits: str) -> list[str]:
         """The estimated fraction of its pairs that was emitted, if some are deferred, and whether streams drift."""
