@@ -23,9 +23,11 @@ BOXES, BOX_MEMORY = 2_000_000, 102_000
 POINTS, POINT_MEMORY = 500_000, 85_000
 FLUSH = 0.1
 PERCENT = 100.0
+ADDED = 10
+"""Average rows that each cell has more where results are smoothed."""
 
 BoxPolicy = Literal["RRPJ", "RPJ", "RRPJ-F", "Random"]
-NearPolicy = Literal["RRPJ", "neRPJ", "Random"]
+NearPolicy = Literal["RRPJ", "RRPJ, σ = 0", "RRPJ, smoothed", "neRPJ", "Random", "Foreseen"]
 
 _POLICIES = "penstock.operators.window_join.progressive"
 
@@ -43,6 +45,42 @@ class OppositeShare(Policy):
         """A cell is worth what the opposite one has had."""
         shares: Scores = self.arrived / np.maximum(self.arrived.sum(axis=1, keepdims=True), 1)
         return shares[::-1]
+
+
+class Smoothed(ResultRate):
+    """RRPJ, but each cell has `ADDED` rows more, with as many results as rows have on average.
+
+    A row that is alone in its cell and has met nobody yet is not taken for the worst of all.
+
+    >>> policy = Smoothed(3)
+    >>> policy.arrive(0, np.array([0, 0, 0, 0, 0, 0, 0, 1]))
+    >>> policy.credit(0, np.array([16, 0, 0]))
+    >>> policy.scores()[0].round(2).tolist()
+    [2.12, 1.82, 2.0]
+    """
+
+    def scores(self) -> Scores:
+        """Results for each row."""
+        mean = self.results.sum() / max(float(self.arrived.sum()), 1.0)
+        rates: Scores = (self.results + ADDED * mean) / (self.arrived + ADDED)
+        return rates
+
+
+class Foreseen(Policy):
+    """A cell is worth the results that its rows have in all, those of the future among them: no policy knows that."""
+
+    def __init__(self, copies: Copies) -> None:
+        super().__init__(copies.cells)
+        sides = [np.flatnonzero(copies.side == port) for port in (0, 1)]
+        rows = np.array([np.bincount(copies.cell[some], minlength=copies.cells) for some in sides])
+        hits = [copies.hits(sides[port], sides[1 - port]) for port in (0, 1)]
+        found = [np.bincount(copies.cell[some], hit, copies.cells) for some, hit in zip(sides, hits, strict=True)]
+        self.rates = np.array(found) / np.maximum(rows, 1)
+
+    def scores(self) -> Scores:
+        """Results for each row."""
+        rates: Scores = self.rates
+        return rates
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +154,18 @@ class OfPoints:
         else:
             side, points = Vectors(self.kind, self.dimensions, self.order).draw(round(POINTS * scale), seed)
         copies = PointCopies(side, points, self.distance)
-        return _counted(self._chooses(copies.cells, seed), copies, round(POINT_MEMORY * scale), scale)
+        return _counted(self._chooses(copies, seed), copies, round(POINT_MEMORY * scale), scale)
 
-    def _chooses(self, cells: int, seed: int) -> Policy:
-        if self.policy == "RRPJ":
-            return ResultRate(cells)
-        return OppositeShare(cells) if self.policy == "neRPJ" else ByChance(cells, seed)
+    def _chooses(self, copies: Copies, seed: int) -> Policy:
+        if self.policy == "Foreseen":
+            return Foreseen(copies)
+        if self.policy == "Random":
+            return ByChance(copies.cells, seed)
+        if self.policy == "neRPJ":
+            return OppositeShare(copies.cells)
+        if self.policy == "RRPJ, smoothed":
+            return Smoothed(copies.cells)
+        return ResultRate(copies.cells, sigma=0.0 if self.policy == "RRPJ, σ = 0" else 1.0)
 
 
 def _counted(policy: Policy, copies: Copies, memory: int, scale: float) -> Point:

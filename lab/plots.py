@@ -27,6 +27,8 @@ _LEGEND = 8
 """Of more curves than this only the first panel has a legend."""
 _LETTER = 0.11
 """Inches that a letter of the title takes."""
+_SMALL, _SHADES = 55_000, 256
+"""Bytes of a small copy, at most, and its colours."""
 
 
 def need_matplotlib() -> None:
@@ -60,6 +62,24 @@ def draw(experiment: Experiment, table: Table, path: Path, scale: float) -> None
         if curves > 1 and (place == 0 or curves <= _LEGEND):
             axes.legend()
     figure.savefig(path, dpi=120)
+
+
+def small_copy(picture: Path, path: Path) -> None:
+    """Write a copy for a page: of few colours, and as much smaller as it must be."""
+    from PIL import Image
+
+    # Most of a picture is white: by median, few colours of curves are left.
+    shades = Image.Quantize.FASTOCTREE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Image.open(picture) as opened:
+        whole = opened.convert("RGB")
+    part = 0.75
+    while True:
+        across, down = (round(part * side) for side in whole.size)
+        whole.resize((across, down), Image.Resampling.LANCZOS).quantize(_SHADES, shades).save(path, optimize=True)
+        if path.stat().st_size <= _SMALL:
+            return
+        part *= 0.9
 
 
 def _panel(axes: Axes, experiment: Experiment, table: Table, measures: list[Measure]) -> None:

@@ -37,6 +37,11 @@ TABLE = {
 }
 """Tab 4.3: results a second by the tuples between permutations."""
 
+BAND = 1.5
+"""What 10 % or more at a time may differ by at clean-up to be "hardly" (X5)."""
+FEW = 20
+"""Partitions: as many as the dry runs of the spec have where it does not say otherwise."""
+
 FAR = {("RRPJ", 20_000.0), ("σ = 0.8", 32_000.0)}
 """The two cells that a dry run of the spec has further off."""
 
@@ -109,28 +114,36 @@ def _flushing(numbers: tuple[str, str], pattern: Pattern, disjoint: float) -> tu
     series = tuple(Series(p, Run(p, pattern=pattern, disjoint=disjoint)) for p in ("RRPJ", "RPJ"))
     kind = "non-uniform" if disjoint else "uniform"
     remark = "Flushing single tuples takes two million flushes: at full size that is an hour."
+    misled = disjoint > 0 and pattern == "harmony"
+    meeting = Series(
+        "RPJ, the most frequent partition meets", Run("RPJ", pattern=pattern, disjoint=disjoint, most_meet=True)
+    )
     memory = Experiment(
         id=f"progressive-{numbers[0]}",
         title=f"{pattern.upper()}, {kind}: results from memory over what leaves at a time",
-        series=series,
+        series=(*series, meeting) if misled else series,
         x=_FLUSHES,
         measures=(IN_MEMORY,),
-        expected=tuple(
-            Check(
-                f"{each.label}: fewer with larger flushes",
-                f"{each.label}: in-memory results fall as more leaves at a time; one tuple is best.",
-                shapes.clearly_falls(each.label, IN_MEMORY),
-            )
-            for each in series
+        expected=(
+            *(
+                Check(
+                    f"{each.label}: fewer with larger flushes",
+                    f"{each.label}: in-memory results fall as more leaves at a time; one tuple is best.",
+                    shapes.clearly_falls(each.label, IN_MEMORY),
+                )
+                for each in series
+            ),
+            *(_MISLED if misled else ()),
         ),
-        scale=1 / 20,
+        scale=1 / 8,
         streams=_SIZE,
-        remark=remark,
+        remark=f"{remark} {_MISLEADS}" if misled else remark,
     )
+    few = Series(f"RRPJ, {FEW} partitions", Run("RRPJ", pattern=pattern, disjoint=disjoint, partitions=FEW))
     cleaning = Experiment(
         id=f"progressive-{numbers[1]}",
         title=f"{pattern.upper()}, {kind}: runs on disk and clean-up over what leaves at a time",
-        series=series,
+        series=(*series, few),
         x=_FLUSHES,
         measures=(CLEANUP, RUNS),
         expected=(
@@ -138,18 +151,43 @@ def _flushing(numbers: tuple[str, str], pattern: Pattern, disjoint: float) -> tu
                 Check(
                     f"{each.label}: one tuple is slowest",
                     f"{each.label}: one tuple at a time is worst at clean-up; 10 % or more hardly matters.",
-                    narrow(each.label, CLEANUP, 0.1, 1.5),
+                    narrow(each.label, CLEANUP, 0.1, BAND),
                 )
                 for each in series
             ),
             Check("fewer runs", "The more leaves at a time, the fewer runs.", shapes.falls("RRPJ", RUNS)),
+            Check(
+                f"{FEW} partitions",
+                f"With {FEW} partitions, one tuple at a time is worst at clean-up, and 10 % or more hardly matters.",
+                narrow(few.label, CLEANUP, 0.1, BAND),
+                kind="reason",
+            ),
         ),
-        scale=1 / 20,
+        scale=1 / 8,
         streams=_SIZE,
-        remark=remark,
+        remark=f"{remark} {_STARTED}",
     )
     return memory, cleaning
 
+
+_MISLED = (
+    Check(
+        "RPJ where the most frequent partition meets: fewer with larger flushes",
+        "RPJ falls, too, where the most frequent partition is one of those that meet.",
+        shapes.clearly_falls("RPJ, the most frequent partition meets", IN_MEMORY),
+        kind="reason",
+    ),
+)
+_MISLEADS = (
+    "RPJ keeps the most frequent partitions. Here the two streams have no key in common in the first, third, fifth "
+    "and sixth of them: the smaller the flushes, the fuller its memory is of those, and it does best if all leaves."
+)
+_STARTED = (
+    "A flush of a tenth of the memory, 100 pages, takes the rows of many partitions that have few, and starts a page "
+    "for each. That many partitions are a guess: the source does not say how many it has, and 100 fit Table 4-3. The "
+    "larger the scale, the more of these pages there are: at full size, and 100 partitions, a tenth at a time takes "
+    "2.2 times as long to clean up as all at once in HARMONY; with 20 partitions it takes 1.15 times as long."
+)
 
 _AMORTISED = tuple(
     Series(label, replace(_DRIFT, sigma=sigma))

@@ -33,7 +33,8 @@ SECOND = 1000
 class Run:
     """One policy on one pair of streams: with a `period` they drift, else partitions are skewed by a pattern.
 
-    `flush` is the part of memory that a flush frees; 0 is one tuple.
+    `flush` is the part of memory that a flush frees; 0 is one tuple. Streams are disjoint in a part of the partitions,
+    the most frequent one among them unless `most_meet`.
     """
 
     policy: PolicyName = "RRPJ"
@@ -44,6 +45,8 @@ class Run:
     skew: float = 1.0
     flush: float = 0.1
     memory: float = float(MEMORY)
+    partitions: int = PARTITIONS
+    most_meet: bool = False
 
     @property
     def stem(self) -> str:
@@ -65,9 +68,11 @@ class Run:
         """Count; results are scaled back.
 
         Memory, keys and pages shrink with the streams, so that rows have as many partners and flushes fill as many
-        pages: runs, pages and the clean-up are those of the full size, but for flushes of one tuple.
+        pages: runs, pages and the clean-up are about those of the full size, but for flushes of one tuple. What would
+        be a started page of a few tuples at full size is none at all if it comes to less than one: the smaller the
+        scale, the less flushes of many partitions seem to cost.
         """
-        tuples, domain = round(TUPLES * scale), max(2 * PARTITIONS, round(DOMAIN * scale))
+        tuples, domain = round(TUPLES * scale), max(2 * self.partitions, round(DOMAIN * scale))
         side, keys = self._streams(domain, scale).draw(tuples, seed)
         memory, page = max(1, round(self.memory * scale)), max(1, round(PAGE * scale))
         counted = count_results(self._chooses(seed), side, keys, memory, self.flush, page)
@@ -88,14 +93,14 @@ class Run:
 
     def _streams(self, domain: int, scale: float) -> Skewed | Drifting:
         if self.period is not None:
-            return Drifting(round(self.period * scale), PARTITIONS, domain, self.skew)
-        return Skewed(self.pattern, PARTITIONS, domain, self.skew, self.disjoint)
+            return Drifting(round(self.period * scale), self.partitions, domain, self.skew)
+        return Skewed(self.pattern, self.partitions, domain, self.skew, self.disjoint, self.most_meet)
 
     def _chooses(self, seed: int) -> Policy:
         if self.policy == "RRPJ":
-            return ResultRate(PARTITIONS, self.sigma)
+            return ResultRate(self.partitions, self.sigma)
         if self.policy == "RPJ":
-            return ArrivalRate(PARTITIONS, self.sigma)
+            return ArrivalRate(self.partitions, self.sigma)
         if self.policy == "LA":
-            return LastSeen(PARTITIONS, self.sigma)
-        return Largest(PARTITIONS) if self.policy == "XJoin" else ByChance(PARTITIONS, seed)
+            return LastSeen(self.partitions, self.sigma)
+        return Largest(self.partitions) if self.policy == "XJoin" else ByChance(self.partitions, seed)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lab.catalog import EXPERIMENTS, HEADINGS
 from lab.experiments import Experiment, caption
+from lab.plots import small_copy
 from lab.verdicts import Verdict, tell
 from penstock.core.errors import FlowError
 
@@ -22,6 +23,12 @@ NAMES = {
     "Progressive joins": "progressive-joins",
 }
 """What the page of a source is called."""
+
+PICTURED = frozenset(
+    f"progressive-{number}"
+    for number in ("4-1", "4-2", "4-3", "4-6", "4-7", "t4-3", "5-4", "6-1", "6-2", "6-3", "6-4", "6-7")
+)
+"""Whose pictures the pages show: those that tell most."""
 
 _HEAD = """\
 # {heading}: what the lab reproduces
@@ -40,13 +47,16 @@ with fewer pairs of traces than the experiment is defined with.
 
 
 def record(out: Path) -> list[Path]:
-    """Put what is in the results folder `out` on record; the pages that are written then."""
+    """Put what is in the results folder `out` on record, with small pictures; the pages that are written then."""
     found = [out / name / "verdict.json" for name in EXPERIMENTS if (out / name / "verdict.json").exists()]
     if not found:
         raise FlowError(f"There are no results in {out}. Run some first: penstock lab run 3.4 --out {out}.")
     FOLDER.mkdir(exist_ok=True)
     for path in found:
         Verdict.read(path).write(FOLDER / f"{path.parent.name}.json")
+        drawn = path.with_name("plot.png")
+        if path.parent.name in PICTURED and drawn.exists():
+            small_copy(drawn, _picture(path.parent.name))
     return write_pages()
 
 
@@ -103,8 +113,15 @@ def _figure(verdict: Verdict) -> Iterator[str]:
         for each in verdict.outcomes
     ]
     yield "\n".join(["| | the source | measured |", "|---|---|---|", *rows])
+    if verdict.id in PICTURED and _picture(verdict.id).exists():
+        yield f"![{verdict.title}]({_picture(verdict.id).name})"
     if verdict.remark:
         yield verdict.remark
+
+
+def _picture(name: str) -> Path:
+    """Where the small picture of a figure is."""
+    return PAGES / f"fig-{name}.png"
 
 
 def _heading(verdict: Verdict) -> str:

@@ -23,7 +23,7 @@ class Skewed:
     """Partitions by Zipf's law, in the same or the reverse order in the two streams; keys even inside a partition.
 
     In a `disjoint` part of the partitions, spread over all ranks, the two streams have no key in common: each has a
-    half of its own (spec §6.5).
+    half of its own (spec §6.5). The most frequent partition is one of them, unless `most_meet`.
 
     >>> side, keys = Skewed("harmony", partitions=10, domain=100).draw(1000, seed=1)
     >>> side.shape == keys.shape == (1000,), int(keys.max()) < 100
@@ -35,6 +35,7 @@ class Skewed:
     domain: int = 10_000
     skew: float = 1.0
     disjoint: float = 0.0
+    most_meet: bool = False
 
     def __post_init__(self) -> None:
         _check(self.partitions, self.domain)
@@ -51,7 +52,8 @@ class Skewed:
         place = rng.integers(0, self.domain // self.partitions, count)
         half = self.domain // self.partitions // 2
         # The golden ratio spreads them over all ranks, whatever part they are.
-        apart = (partition * 0.6180339887) % 1 < self.disjoint
+        spread = (partition * 0.6180339887) % 1
+        apart = spread >= 1 - self.disjoint if self.most_meet else spread < self.disjoint
         return side, partition + self.partitions * np.where(apart, place % half + side * half, place)
 
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from PIL import Image
 
 from lab import records
 from lab.catalog import EXPERIMENTS, HEADINGS
@@ -65,11 +66,38 @@ def test_what_was_run_is_put_on_record(tmp_path, monkeypatch):
         for place, check in enumerate(EXPERIMENTS["window-8-8"].expected)
     )
     (tmp_path / "out" / "window-8-8").mkdir(parents=True)
+    Image.effect_noise((1200, 800), 90).save(tmp_path / "out" / "window-8-8" / "plot.png")
     replace(VERDICT, outcomes=outcomes).write(tmp_path / "out" / "window-8-8" / "verdict.json")
     assert records.record(tmp_path / "out") == [tmp_path / "docs" / "window-queries.md"]
     (told,) = records.recorded("Window queries")
     assert (told.outcomes, told.title) == (outcomes, EXPERIMENTS["window-8-8"].title)
-    assert re.search(r"Q8-2.*in part", (tmp_path / "docs" / "window-queries.md").read_text(encoding="utf-8"))
+    page = (tmp_path / "docs" / "window-queries.md").read_text(encoding="utf-8")
+    assert re.search(r"Q8-2.*in part", page)
+    assert "![" not in page
+
+
+def test_a_small_copy_of_the_picture_goes_beside_the_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "FOLDER", tmp_path / "recorded")
+    monkeypatch.setattr(records, "PAGES", tmp_path / "docs")
+    outcomes = tuple(
+        Outcome(check.name, check.says, True, {}, {}, check.kind) for check in EXPERIMENTS["progressive-4-1"].expected
+    )
+    folder = tmp_path / "out" / "progressive-4-1"
+    folder.mkdir(parents=True)
+    replace(VERDICT, id="progressive-4-1", outcomes=outcomes).write(folder / "verdict.json")
+    Image.effect_noise((1200, 800), 90).save(folder / "plot.png")
+    records.record(tmp_path / "out")
+    copy = tmp_path / "docs" / "fig-progressive-4-1.png"
+    assert 0 < copy.stat().st_size < 60_000 < (folder / "plot.png").stat().st_size
+    title = EXPERIMENTS["progressive-4-1"].title
+    page = (tmp_path / "docs" / "progressive-joins.md").read_text(encoding="utf-8")
+    assert f"![{title}](fig-progressive-4-1.png)" in page
+
+
+def test_every_picture_of_a_page_is_small_and_shown():
+    for name in records.PICTURED:
+        assert (records.PAGES / f"fig-{name}.png").stat().st_size < 60_000
+        assert f"](fig-{name}.png)" in (records.PAGES / "progressive-joins.md").read_text(encoding="utf-8")
 
 
 def test_nothing_to_put_on_record(tmp_path):
