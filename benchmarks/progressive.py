@@ -20,12 +20,14 @@ with 4 % of it in memory: keys are skewed alike in both streams, and half of the
 the source's non-uniform data (progressive-joins §2.4, §6.5).
 
 Then two streams of boxes, half a million each, of which those are joined that meet: ``penstock@spatial`` beside
-``spark-cells@spatial``, Spark's own join of the cells that boxes touch (`progressive_spatial`). At last two streams of
-vectors, of which those are joined that are near each other, beside brute force (`progressive_near`).
+``spark-cells@spatial``, Spark's own join of the cells that boxes touch, and ``spark-partitions@spatial``, what Sedona's
+planner does, written in Spark SQL (`progressive_spatial`). At last two streams of vectors, of which those are joined
+that are near each other, beside brute force (`progressive_near`).
 
 Ratios in the JSON: ``spark-rocksdb`` and ``duckdb`` are their seconds for the whole job ÷ penstock's;
 ``spark-rocksdb@first10`` is Spark's seconds for the whole job ÷ penstock's until a tenth of the results is out;
-``spark-cells@spatial`` is its seconds ÷ those of ``penstock@spatial``;
+``spark-cells@spatial`` and ``spark-partitions@spatial`` are their seconds ÷ those of ``penstock@spatial``;
+``numpy@9d``, ``numpy@128d``, ``duckdb@9d`` and ``duckdb@128d`` are those of brute force ÷ penstock's for the vectors;
 ``xjoin@half`` and ``rpj@half`` are RRPJ's results at half of the input ÷ theirs. Those of a peer that was stopped after
 ``PATIENCE`` seconds are bounds, and listed as such. ``--quick`` has a fifth of the rows in five micro-batches.
 """
@@ -357,8 +359,10 @@ def summarise(
         soon = own.until(10)
         if "spark-rocksdb" in results and soon is not None:
             ratio["spark-rocksdb@first10"] = results["spark-rocksdb"].total / soon
-    if results.keys() >= spatial.ENGINES.keys():
-        ratio["spark-cells@spatial"] = results["spark-cells@spatial"].total / results["penstock@spatial"].total
+    boxes_own = results.get("penstock@spatial")
+    if boxes_own is not None:
+        peers = [name for name in spatial.PEERS if name in results]
+        ratio |= {name: results[name].total / boxes_own.total for name in peers}
     until = {
         name: {str(share): round(seconds, 2) for share in SHARES if (seconds := run.until(share)) is not None}
         for name, run in results.items()

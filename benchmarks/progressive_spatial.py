@@ -17,16 +17,25 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 import window_join as base
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 CORNERS = ("x1", "y1", "x2", "y2")
 NARROW, WIDE = 4.0, 64.0
 """Cells in widths of a box."""
+LEAF = 32
+"""Boxes of either stream in a partition of the quantiles, when all have come."""
+STEPS = 2048
+"""Quantiles are rounded to so many steps across, and up and down, so that a table says where a corner is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +110,117 @@ def spark_cells(job: BoxJob, patience: float) -> tuple[list[float], list[int]]:
         return spent or [patience], [batch.sink.numOutputRows for batch in batches] or [0]
 
 
-ENGINES = {"penstock@spatial": penstock, "spark-cells@spatial": spark_cells}
+def spark_partitions(job: BoxJob, patience: float) -> tuple[list[float], list[int]]:
+    """The same by a partitioning made from a sample, as Sedona plans it."""
+    from pyspark.sql import functions as sf
+
+    spark = base.session({})
+    sides = []
+    for name in ("left", "right"):
+        folder = str(job.folder(name))
+        rows = spark.readStream.schema(spark.read.parquet(folder).schema).option("maxFilesPerTrigger", 1)
+        sides.append(
+            rows.parquet(folder).select(*CORNERS, "t", sf.col(f"{name}_id").alias("id"), sf.lit(name).alias("side"))
+        )
+    counts: list[int] = []
+    with tempfile.TemporaryDirectory(dir=job.directory, ignore_cleanup_errors=True) as directory:
+
+        def epoch(rows: DataFrame, number: int) -> None:
+            if number == 0:
+                sample = rows.where("side = 'left'").select("x1", "y1").toArrow()
+                _write_partitioning(sample, job.rows, Path(directory))
+            counts.append(_join_batch(rows, number, Path(directory)))
+
+        writer = sides[0].union(sides[1]).writeStream.foreachBatch(epoch)
+        query = writer.option("checkpointLocation", f"{directory}/log").trigger(availableNow=True).start()
+        query.awaitTermination(patience)
+        query.stop()
+        spent = [base.trigger_seconds(batch) for batch in query.recentProgress]
+        return spent or [patience], counts[: len(spent)] or [0]
+
+
+def _join_batch(rows: DataFrame, number: int, directory: Path) -> int:
+    """Partition the boxes of a micro-batch, keep them, and join them with all before them; how many pairs there are."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as sf
+
+    spark = rows.sparkSession
+    copies = str(directory / "copies")
+    _partitioned(rows, spark, directory).write.mode("overwrite").parquet(f"{copies}/batch={number}")
+    kept = spark.read.parquet(copies)
+    left, right = (kept.where(f"side = '{name}'").alias(name[0]) for name in ("left", "right"))
+    new = f"batch = {number}"
+    # What has just come is a small part of what there is: it is sent to where the history is read.
+    pairs = [(left, sf.broadcast(right.where(new))), (sf.broadcast(left.where(new)), right.where(f"batch < {number}"))]
+    same = "l.strip = r.strip AND l.leaf = r.leaf"
+    owner = "l.strip = greatest(l.first_strip, r.first_strip) AND l.leaf = least(l.last_leaf, r.last_leaf)"
+    parts = [
+        some.alias("l").join(other.alias("r"), sf.expr(f"{same} AND {_meet('l', 'r')} AND {owner}"))
+        for some, other in pairs
+    ]
+    joined = [part.selectExpr("l.id AS left_id", "r.id AS right_id", "l.t", "r.t AS t_right") for part in parts]
+    observation = Observation()
+    out = joined[0].union(joined[1]).observe(observation, sf.count(sf.lit(1)).alias("rows"))
+    out.write.format("noop").mode("append").save()
+    return int(observation.get["rows"])
+
+
+def _partitioned(rows: DataFrame, spark: SparkSession, directory: Path) -> DataFrame:
+    """A row for each partition that a box touches, with what says which of them owns a pair."""
+    from pyspark.sql import functions as sf
+
+    strips, leaves = (spark.read.parquet(str(directory / f"{name}.parquet")) for name in ("strips", "leaves"))
+
+    def at(table: DataFrame, corner: str, name: str, *more: str) -> DataFrame:
+        """`table` by the step that a corner is in, told as `name`."""
+        place = table.columns[-1]
+        return sf.broadcast(table.selectExpr("step AS " + corner + "_step", *more, f"{place} AS {name}"))
+
+    steps = [f"CAST(least(floor({corner} * {STEPS}), {STEPS - 1}) AS INT) AS {corner}_step" for corner in CORNERS]
+    across = rows.selectExpr("*", *steps)
+    across = across.join(at(strips, "x1", "first_strip"), "x1_step").join(at(strips, "x2", "last_strip"), "x2_step")
+    across = across.selectExpr("*", "explode(sequence(first_strip, last_strip)) AS strip")
+    both = across.join(at(leaves, "y1", "first_leaf", "strip"), ["strip", "y1_step"])
+    both = both.join(at(leaves, "y2", "last_leaf", "strip"), ["strip", "y2_step"])
+    leaf = "explode(sequence(first_leaf, last_leaf)) AS leaf"
+    return both.selectExpr(*CORNERS, "t", "id", "side", "first_strip", "strip", "last_leaf", leaf)
+
+
+def _write_partitioning(sample: pa.Table, rows: int, directory: Path) -> None:
+    """Cut the unit square at quantiles of a sample; write which strip a step across is in, and which leaf one up."""
+    import pyarrow.parquet as pq
+
+    x, y = (sample[name].to_numpy() for name in ("x1", "y1"))
+    cuts = max(1, round((rows / LEAF) ** 0.5))
+    strip = _cuts(x, cuts)
+    pq.write_table(pa.table({"step": _STEP, "strip": strip}), directory / "strips.parquet")
+    of = strip[np.minimum((x * STEPS).astype(np.int32), STEPS - 1)]
+    leaf = [_cuts(y[of == one], cuts) for one in range(strip[-1] + 1)]
+    table = {
+        "strip": np.repeat(np.arange(len(leaf), dtype=np.int32), STEPS),
+        "step": np.tile(_STEP, len(leaf)),
+        "leaf": np.concatenate(leaf),
+    }
+    pq.write_table(pa.table(table), directory / "leaves.parquet")
+
+
+_STEP = np.arange(STEPS, dtype=np.int32)
+
+
+def _cuts(values: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.int32]:
+    """Which of at most `count` parts with equally many of the values each step is in."""
+    if not values.size:
+        return np.zeros(STEPS, dtype=np.int32)
+    ends = np.quantile(values, np.arange(1, count) / count)
+    return np.searchsorted(np.unique(np.round(ends * STEPS)), _STEP, side="right").astype(np.int32)
+
+
+ENGINES = {
+    "penstock@spatial": penstock,
+    "spark-cells@spatial": spark_cells,
+    "spark-partitions@spatial": spark_partitions,
+}
+PEERS = ("spark-cells@spatial", "spark-partitions@spatial")
 
 
 def _cell(value: str, cell: float) -> str:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 import penstock as pk
@@ -83,13 +87,58 @@ def test_another_number_of_rows_fails_the_benchmark(bench: ModuleType):
         bench.checked("rrpj", bench.Delivered((1.0,), (99,), 98, 50))
 
 
-def test_the_spatial_ratio_is_of_whole_jobs(bench: ModuleType):
-    boxes = {
+def boxes(bench: ModuleType) -> dict[str, object]:
+    return {
         "penstock@spatial": bench.Delivered((0.5, 2.0), (50, 100), 100, 50),
         "spark-cells@spatial": bench.Delivered((5.0,), (100,), 100, 50),
+        "spark-partitions@spatial": bench.Delivered((3.0, 7.0), (50, 100), 100, 50),
     }
-    assert bench.summarise(boxes, {})["ratio"] == {"spark-cells@spatial": 2.5}
-    assert [line[-1] for line in bench.table(boxes)[1:]] == ["1.00", "2.50"]
+
+
+def test_the_spatial_ratios_are_of_whole_jobs(bench: ModuleType):
+    ratios = {"spark-cells@spatial": 2.5, "spark-partitions@spatial": 3.5}
+    assert bench.summarise(boxes(bench), {})["ratio"] == ratios
+    assert [line[-1] for line in bench.table(boxes(bench))[1:]] == ["1.00", "2.50", "3.50"]
+
+
+def test_the_summary_of_all_cases_has_every_ratio(bench: ModuleType, near: ModuleType):
+    told = {"penstock": near.Told(2.0, frozenset(), 9), "numpy": near.Told(9.0, frozenset(), 9)}
+    told["duckdb"] = near.Told(30.0, frozenset(), 9)
+    cases = near.QUICK
+    alike = near.summarise(cases, {case.name: told for case in cases})["ratio"]
+    summary = bench.summarise(runs(bench) | boxes(bench), {"rrpj": 30, "xjoin": 10, "rpj": 20}, alike)
+    assert summary["ratio"] == {
+        "xjoin@half": 3.0,
+        "rpj@half": 1.5,
+        "numpy@9d": 4.5,
+        "duckdb@9d": 15.0,
+        "numpy@128d": 4.5,
+        "duckdb@128d": 15.0,
+        "spark-rocksdb": 3.0,
+        "duckdb": 0.5,
+        "spark-rocksdb@first10": 12.0,
+        "spark-cells@spatial": 2.5,
+        "spark-partitions@spatial": 3.5,
+    }
+
+
+def test_main_tells_of_every_case_it_was_not_asked_to_leave_out(
+    bench: ModuleType, near: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """With engines that answer at once, so that nothing but the way to the JSON is run."""
+    told = runs(bench) | boxes(bench)
+    monkeypatch.setattr(bench, "ENGINES", {name: lambda job, _, run=run: run for name, run in runs(bench).items()})
+    monkeypatch.setattr(bench, "boxes", lambda *_: boxes(bench))
+    monkeypatch.setattr(bench, "halves", lambda tuples: {"rrpj": 30, "xjoin": 10, "rpj": 20})
+    answers = {"penstock": near.Told(2.0, frozenset(), 9), "numpy": near.Told(9.0, frozenset(), 9)}
+    monkeypatch.setattr(
+        bench.vectors, "main", lambda quick: near.summarise(near.QUICK, {"9d": answers, "128d": answers})
+    )
+    summary = bench.main(True, (), bench.FEW)
+    names = {"spark-rocksdb", "spark-rocksdb@first10", "spark-cells@spatial", "spark-partitions@spatial"}
+    assert names | {"numpy@128d", "xjoin@half", "rpj@half"} <= summary["ratio"].keys()
+    assert summary["seconds_until"].keys() == told.keys()
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == summary
 
 
 def test_a_box_meets_two_others_as_duckdb_counts_them(bench: ModuleType, tmp_path: Path):
@@ -103,6 +152,18 @@ def test_a_box_meets_two_others_as_duckdb_counts_them(bench: ModuleType, tmp_pat
     rows = left.join(right, on=pk.intersects(bench.spatial.CORNERS)).to_memory()
     flow.run()
     assert rows.table().num_rows == job.matches
+
+
+def test_partitions_cut_at_the_quantiles_of_a_sample_have_about_as_many_boxes_each(bench: ModuleType, tmp_path: Path):
+    spatial = bench.spatial
+    x, y = np.random.default_rng(1).beta(2, 5, (2, 20_000))
+    spatial._write_partitioning(pa.table({"x1": x[::4], "y1": y[::4]}), x.size, tmp_path)
+    strips, leaves = (pq.read_table(tmp_path / f"{name}.parquet") for name in ("strips", "leaves"))
+    strip = strips["strip"].to_numpy()[(x * spatial.STEPS).astype(int)]
+    leaf = leaves["leaf"].to_numpy().reshape(-1, spatial.STEPS)[strip, (y * spatial.STEPS).astype(int)]
+    _, counts = np.unique([strip, leaf], axis=1, return_counts=True)
+    assert counts.size == 25 * 25 == round((x.size / spatial.LEAF) ** 0.5) ** 2
+    assert np.quantile(counts, [0.05, 0.95]) == pytest.approx([spatial.LEAF, spatial.LEAF], rel=0.8)
 
 
 @pytest.fixture(scope="module")

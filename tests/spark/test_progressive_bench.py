@@ -22,7 +22,14 @@ def test_it_runs_penstock_and_sparks_own_join(spark: SparkSession, capsys: pytes
     assert '"bench": "progressive"' in capsys.readouterr().out.splitlines()[-1]
 
 
-def test_it_joins_boxes_as_sparks_own_join_of_cells_does(spark: SparkSession):
+def test_it_joins_boxes_as_sparks_own_joins_of_cells_and_of_partitions_do(spark: SparkSession):
     bench = importlib.import_module("progressive")
-    summary = bench.main(True, ["penstock@spatial", "spark-cells@spatial"], bench.FEW)
-    assert summary["ratio"].keys() == {"spark-cells@spatial"}
+    summary = bench.main(True, ["penstock@spatial", "spark-cells@spatial", "spark-partitions@spatial"], bench.FEW)
+    assert summary["ratio"].keys() == {"spark-cells@spatial", "spark-partitions@spatial"}
+
+
+def test_it_joins_vectors_as_brute_force_does(spark: SparkSession):
+    near = importlib.import_module("progressive_near")
+    summary = near.main(True, (near.Case(128, 300, 0.4),))
+    assert summary["ratio"].keys() == {"numpy@128d", "duckdb@128d"}
+    assert summary["pairs"]["128d"] > 50
