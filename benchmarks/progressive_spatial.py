@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 CORNERS = ("x1", "y1", "x2", "y2")
 NARROW, WIDE = 4.0, 64.0
 """Cells in widths of a box."""
-LEAF = 32
+LEAF = 128
 """Boxes of either stream in a partition of the quantiles, when all have come."""
 STEPS = 2048
 """Quantiles are rounded to so many steps across, and up and down, so that a table says where a corner is."""

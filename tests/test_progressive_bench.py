@@ -162,8 +162,8 @@ def test_partitions_cut_at_the_quantiles_of_a_sample_have_about_as_many_boxes_ea
     strip = strips["strip"].to_numpy()[(x * spatial.STEPS).astype(int)]
     leaf = leaves["leaf"].to_numpy().reshape(-1, spatial.STEPS)[strip, (y * spatial.STEPS).astype(int)]
     _, counts = np.unique([strip, leaf], axis=1, return_counts=True)
-    assert counts.size == 25 * 25 == round((x.size / spatial.LEAF) ** 0.5) ** 2
-    assert np.quantile(counts, [0.05, 0.95]) == pytest.approx([spatial.LEAF, spatial.LEAF], rel=0.8)
+    assert counts.size == round((x.size / spatial.LEAF) ** 0.5) ** 2 > 100
+    assert np.quantile(counts, [0.05, 0.95]) == pytest.approx([spatial.LEAF, spatial.LEAF], rel=0.5)
 
 
 @pytest.fixture(scope="module")
