@@ -51,7 +51,7 @@ def places(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     if request.node.get_closest_marker("spark") is None or request.node.get_closest_marker("own_place") is not None:
         return
     random = Random(request.node.nodeid)
-    choices: list[Place] = ["driver"] * 4 + ["tasks", "spark"]
+    choices: list[Place] = ["driver"] * 3 + ["pieces", "tasks", "spark"]
     monkeypatch.setattr(Placement, "choose", lambda self, size: (self.at_most(random.choice(choices)), "drawn"))
 
 

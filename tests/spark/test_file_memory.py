@@ -51,19 +51,20 @@ def run(spark, folder: Path, feeds: list[Feed], frames: bool, payload: str = "ro
     ("frames", "place", "times", "epochs"),
     [
         (False, "driver", 1, EPOCHS),
+        (False, "pieces", 8, TOO_FEW),
         (False, "tasks", 8, EPOCHS),
         (True, "driver", 1, EPOCHS),
         (True, "driver", 1, TOO_FEW),
     ],
-    ids=["files driver", "files tasks", "DataFrames driver", "DataFrames that do not fit"],
+    ids=["files driver", "files in pieces", "files tasks", "DataFrames driver", "DataFrames that do not fit"],
 )
 def test_private_memory_stays_within_the_share_wherever_an_epoch_runs(
     spark, tmp_path, frames, place, times, epochs, record_property, monkeypatch
 ):
     """State is `times` the budget; the driver begins every epoch, and those that do not fit go to tasks."""
-    if place == "tasks":
-        monkeypatch.setattr(Placement, "choose", lambda self, nbytes: ("tasks", "said"))
-    memory = drivers_memory if place == "driver" else private_memory
+    if place in ("pieces", "tasks"):
+        monkeypatch.setattr(Placement, "choose", lambda self, nbytes: (place, "said"))
+    memory = private_memory if place == "tasks" else drivers_memory
     rows = int(times * MEMORY / 2 / (WIDE + 40))
     feeds = two_streams(tmp_path / "big", rows, epochs)
     for name in ("warm", "warmer"):
@@ -76,7 +77,8 @@ def test_private_memory_stays_within_the_share_wherever_an_epoch_runs(
     assert pairs == len(range(0, rows, 10))
     assert state >= 0.9 * times * MEMORY
     elsewhere = {"in tasks that get their rows from Spark" if frames else "in tasks that read its files"}
-    assert places == ({"in the driver"} if place == "driver" and epochs == EPOCHS else elsewhere)
+    here = {"driver": {"in the driver"}, "pieces": {"in the driver, piece by piece"}}
+    assert places == (here[place] if place in here and (epochs == EPOCHS or place == "pieces") else elsewhere)
     above = most[0] - baseline
     record_property("private_memory_above_baseline", above)
     assert above <= 1.25 * SHARE, f"{above / SHARE:.2f} × the share at {times} × the budget"

@@ -25,7 +25,7 @@ from tests.spark.conftest import multiset
 
 pytestmark = [pytest.mark.spark, pytest.mark.own_place]
 
-PLACES = ("driver", "tasks", "spark")
+PLACES = ("driver", "pieces", "tasks", "spark")
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ class LocalWorkers:
         """What each operator did."""
 
     def work(
-        self, node: OperatorNode, plan: Plan, ports: Sequence[PortBounds], arrivals: Sequence[Sequence[pa.RecordBatch]]
+        self, node: OperatorNode, plan: Plan, ports: Sequence[PortBounds], arrivals: Sequence[Iterable[pa.RecordBatch]]
     ) -> Iterator[Out]:
         """Run an epoch of an operator."""
         config, places = self._course.config(node, plan), self._places[node.name]

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Protocol
 
@@ -46,7 +47,7 @@ from penstock.runtime.entering import Entry
 from penstock.runtime.lateness import Judge, Split, both
 from penstock.runtime.shard import PortBounds
 from penstock.runtime.side_by_side import side_by_side
-from penstock.runtime.steps import Fetch, ResultTime, all_of, fetch_of, fetched_ahead, in_pieces, step, through
+from penstock.runtime.steps import Fetch, ResultTime, all_of, fetch_of, fetched_ahead, in_pieces, step, through, ways_to
 from penstock.runtime.tracks import Tracks
 from penstock.storage.versioned import Plan
 
@@ -60,6 +61,21 @@ _BATCH = 1 << 12
 """Rows per batch: smaller batches are combined before they enter an operator."""
 
 
+Again = Callable[[], Iterable[Iterable[pa.Table]]]
+"""Reads a source's rows from the beginning, in runs of pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anew:
+    """Batches that are made each time they are asked for, so that they need not be kept."""
+
+    make: Callable[[], Iterator[pa.RecordBatch]]
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """From the first on."""
+        return self.make()
+
+
 class Workers(Protocol):
     """Runs the shards of operators, and keeps their state."""
 
@@ -69,7 +85,7 @@ class Workers(Protocol):
         ...
 
     def work(
-        self, node: OperatorNode, plan: Plan, ports: Sequence[PortBounds], arrivals: Sequence[Sequence[pa.RecordBatch]]
+        self, node: OperatorNode, plan: Plan, ports: Sequence[PortBounds], arrivals: Sequence[Iterable[pa.RecordBatch]]
     ) -> Iterator[Out]:
         """Run all shards of an operator over the batches that arrive at each port; the results must be consumed."""
         ...
@@ -80,7 +96,7 @@ class Epoch:
 
     Rows of sources come in runs of `pieces`, which `threads` process in parallel. Of each piece, only the output of the
     steps up to the next operator or sink is kept; it is charged to `budget`, and so are results that another operator
-    waits for.
+    waits for. Of sources whose rows are read `again`, `pieces` only tell times, and nothing is kept.
     """
 
     def __init__(
@@ -93,8 +109,10 @@ class Epoch:
         followed: Callable[[Mapping[str, Seen]], Tracks],
         budget: Budget | None = None,
         threads: int = 1,
+        again: Mapping[SourceNode, Again] | None = None,
     ) -> None:
         self._threads = threads
+        self._again = again or {}
         self._course = course
         self._workers = workers
         self._budget = budget or ample()
@@ -114,6 +132,8 @@ class Epoch:
         self.timeless_in: Counter[str] = Counter()
         """Rows without a usable time."""
         ends = _ends(sinks, course.operators)
+        for source in self._again:
+            del ends[source]
         self.seen = {node.name: self._read(node, pieces.get(node, ()), ends[node]) for node in course.sources}
         """What was seen of each source."""
         self.tracks = followed(self.seen)
@@ -159,7 +179,7 @@ class Epoch:
 
         def work(given: pa.Table) -> tuple[int, Split, list[pa.Table]]:
             split = judge.split(given)
-            made: dict[Node, View] = {node: View.of(split.kept, node.columns)}
+            made: dict[Node, View] = {node: View.of(split.kept, node.columns)} if ends else {}
             return given.num_rows, split, [_taken(end, node, given, made) for end in ends]
 
         with closing(side_by_side(runs, work, self._threads)) as coming:
@@ -205,14 +225,21 @@ class Epoch:
         self._ran.add(node)
         # All inputs first: what operators before this one hold, and their time, must not mix with its own.
         for part in node.inputs:
-            self.rows(part)
+            if self._read_again(part) is None:
+                self.rows(part)
         course, plan = self._course, self.plan
         after = course.after(node, plan, plan.tracks)
         ports = [PortBounds(*bounds) for bounds in zip(course.before(node), after, strict=True)]
         turned_away: list[pa.RecordBatch] = []
         time = ResultTime.of(node)
         with self._budget.tab(f"rows that enter {node.name}") as charge:
-            arrivals = [self._entering(node, port, bounds.before, charge) for port, bounds in enumerate(ports)]
+            arrivals: list[Iterable[pa.RecordBatch]] = []
+            for port, bounds in enumerate(ports):
+                source = self._read_again(node.inputs[port])
+                if source is None:
+                    arrivals.append(self._entering(node, port, bounds.before, charge))
+                else:
+                    arrivals.append(Anew(partial(self._entering_anew, source, node, port, bounds.before)))
             for out in self._workers.work(node, plan, ports, arrivals):
                 if out.outlet == "late":
                     turned_away.append(out.rows)
@@ -246,6 +273,27 @@ class Epoch:
                 charge(8 * placed.num_rows if not copy else placed.nbytes)
                 entered.append(with_times(placed, before))
         return entered
+
+    def _read_again(self, part: Node) -> SourceNode | None:
+        """The source of a stream whose rows are not kept."""
+        root = part
+        while isinstance(root, StepNode):
+            root = root.input
+        return root if isinstance(root, SourceNode) and root in self._again else None
+
+    def _entering_anew(
+        self, source: SourceNode, node: OperatorNode, port: int, before: Time
+    ) -> Iterator[pa.RecordBatch]:
+        """What enters a port, read again: a piece goes before the next comes."""
+        [(_, steps)] = ways_to(node.inputs[port])
+        entry, hashed_by = Entry.of(node, port, self.plan.sites), self._workers.hashed_by
+        judge = Judge.of(source, self._course.ledger.tracks.get(source.name, Track()))
+        for run in self._again[source]():
+            for given in run:
+                for piece in in_pieces(steps, judge.split(given).kept, self._piece, source.columns):
+                    with self._budget.hold(piece.nbytes, f"rows that enter {node.name}"):
+                        for placed in entry.enter(piece, hashed_by):
+                            yield with_times(placed, before)
 
     def _turn_away(self, source: SourceNode, late: list[pa.RecordBatch]) -> None:
         """Rows of a source that are late by what was said of their group."""
@@ -305,6 +353,21 @@ def _ends(sinks: Sequence[Sink], operators: Sequence[OperatorNode]) -> dict[Sour
         if sink.emits == "results":
             follow(sink.node)
     return ends
+
+
+def taken_by_one(sinks: Sequence[Sink], operators: Sequence[OperatorNode]) -> frozenset[SourceNode]:
+    """The sources whose rows go into one port of an operator only: it can read them again and again.
+
+    Those whose late rows a sink takes are not among them.
+    """
+    uses = _uses(sinks, operators)
+    taken = Counter(part for operator in operators for part in operator.inputs)
+    late = {source for sink in sinks if sink.emits == "late" for source in sources_of(sink.node)}
+    return frozenset(
+        source
+        for source, ends in _ends(sinks, operators).items()
+        if source not in late and len(ends) == 1 and uses[ends[0]] == taken[ends[0]] == 1
+    )
 
 
 def _uses(sinks: Sequence[Sink], operators: Sequence[OperatorNode]) -> Counter[Node]:

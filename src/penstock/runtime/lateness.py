@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.core.durations import TimeUnit
+from penstock.core.files import pruned
 from penstock.core.progress import Punctuated, Seen, Track
 from penstock.core.rows import TIME
 from penstock.core.time import TIME_MIN, Time, as_times, in_range
@@ -48,6 +49,10 @@ class Judge:
         """For the rows of a source with this track at the start of the epoch."""
         mark = node.progress.linear if isinstance(node.progress, Punctuated) else None
         return cls(str(node.time), node.unit, track.bound, mark)
+
+    def looks_at(self, columns: pa.Schema) -> pa.Schema:
+        """The columns, of those of the source, that it needs to tell what was seen."""
+        return pruned(columns, [(name,) for name in (self.time, self.mark) if name is not None])
 
     def split(self, rows: pa.Table) -> Split:
         """Split rows; a row exactly at the bound is in time."""

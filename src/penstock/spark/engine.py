@@ -20,6 +20,7 @@ from penstock.flow.graph import OperatorNode, SourceNode, sources_of
 from penstock.flow.report import EpochReport, OperatorReport
 from penstock.flow.sinks import Sink
 from penstock.runtime.course import Course
+from penstock.runtime.epoch import taken_by_one
 from penstock.runtime.records import ShardRecord
 from penstock.runtime.tracks import ended, followed, woken
 from penstock.spark.assembly import Assembly
@@ -40,6 +41,9 @@ log = logging.getLogger("penstock")
 
 _ATTEMPTS = 3
 """How often an epoch is tried while Spark loses results."""
+
+_HERE: tuple[Place, ...] = ("driver", "pieces")
+"""The places that are in the driver."""
 
 _NO_ROOM = "it needs more than the memory of one task"
 """Why an epoch that was begun in the driver ran elsewhere."""
@@ -107,10 +111,10 @@ class Engine:
         place, why = self.placement.choose(size)
         late = {}
         if not end:
-            files |= put.files(files, here=place == "driver")
+            files |= put.files(files, here=place in _HERE)
             late = put.noted() | self._leave_behind(files) | self._leave_where_scanned(epoch)
         shards = self._shards or course.tasks
-        in_turn = shards if place == "driver" else -(-shards // course.tasks)
+        in_turn = shards if place in _HERE else -(-shards // course.tasks)
         plan = Plan(
             epoch,
             now,
@@ -136,7 +140,7 @@ class Engine:
 
     def _write(self, plan: Plan) -> None:
         """Write a plan. A disk takes its time: in the driver, rows are read in the meantime."""
-        if plan.place != "driver" or not self.checkpoint.records.local:
+        if plan.place not in _HERE or not self.checkpoint.records.local:
             self.checkpoint.plan(plan)
             return
         thread = ThreadPoolExecutor(1, "penstock-plan")
@@ -265,13 +269,13 @@ class Engine:
         """Run what is planned where it is planned; with tasks if it takes too much memory in the driver."""
         attempt = _new_attempt(plan)
         place = self.placement.at_most(plan.place)
-        if place == "driver":
-            here = EpochHere(self.assembly, plan, attempt, files)
+        if place == "driver" or place == "pieces":
+            here = EpochHere(self.assembly, plan, attempt, files, in_pieces=place == "pieces")
             try:
                 return place, here, here.deliver(batch, self._written)
             except BudgetError:
                 self._written()
-                self.placement.did_not_fit()
+                self.placement.did_not_fit(place)
                 self._forget(attempt)
                 attempt, place = _new_attempt(plan), self.placement.elsewhere
         if place == "tasks":
@@ -287,9 +291,11 @@ class Engine:
             why_not = f"source {frames[0].name!r} is a DataFrame, and no operator takes its rows"
         guarded = any(node.config.finds_late for node in operators)
         aggregates = all(node.config.prelude(node.types) is not None for node in operators)
+        read_again = taken_by_one(self.assembly.sinks, operators)
         return Placement(
             why_not,
             blobs=not guarded and not frames,
+            pieces=not guarded and not frames and not self.assembly.segmented and bool(read_again),
             tasks=self.course.tasks,
             unit="rows" if frames else "bytes of files",
             first="elsewhere" if frames and aggregates else "driver",

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,9 +18,9 @@ from pyspark.sql import DataFrame
 
 from penstock.core.budget import Budget
 from penstock.core.errors import BudgetError, ConfigError
-from penstock.core.files import InputFile, pruned
+from penstock.core.files import InputFile, as_read, pruned
 from penstock.core.operator import Out
-from penstock.core.progress import Seen
+from penstock.core.progress import Seen, Track
 from penstock.core.rows import TIME, HashedBy
 from penstock.expressions import evaluate
 from penstock.expressions.needs import needed
@@ -28,7 +29,8 @@ from penstock.flow.report import OperatorReport
 from penstock.flow.sinks import MemorySink, ParquetSink, Sink
 from penstock.kernels.xxhash import can_xxhash
 from penstock.runtime.course import IN_FLIGHT
-from penstock.runtime.epoch import Epoch
+from penstock.runtime.epoch import Epoch, taken_by_one
+from penstock.runtime.lateness import Judge
 from penstock.runtime.shard import PortBounds
 from penstock.runtime.tracks import Tracks, followed
 from penstock.spark.allocator import TrimmedBudget, allocating_within
@@ -39,11 +41,14 @@ from penstock.spark.sinks import deliver_tables, drops
 from penstock.spark.types import arrow_columns, union
 from penstock.spark.work import TURNED_AWAY
 from penstock.storage.payload import read_placed
-from penstock.storage.scans import Portion
+from penstock.storage.scans import Portion, read_file
 from penstock.storage.versioned import Plan
 
 READ_HERE = 16
 """The part of a task's share that is read of a file at a time,"""
+
+IN_PIECES = 4
+"""and the part that rows on their way to an operator may take if they come piece by piece;"""
 
 FETCHED_HERE = 2
 """and the part that rows may take which Spark sends: they go, batch by batch, as what is kept of them comes."""
@@ -60,8 +65,11 @@ class EpochHere:
         plan: Plan,
         attempt: str,
         files: Mapping[SourceNode, Sequence[InputFile]],
+        in_pieces: bool = False,
     ) -> None:
         self.attempt = attempt
+        self._in_pieces = in_pieces
+        self._in_flight = IN_PIECES if in_pieces else IN_FLIGHT
         self._flow = flow
         self._plan = plan
         self._files = files
@@ -79,21 +87,25 @@ class EpochHere:
 
     def _deliver(self, batch: DataFrame | None, planned: Callable[[], None]) -> dict[str, Counted]:
         course, epoch = self._flow.course, self._plan.epoch
-        workers = _Workers(self._flow, self._plan, self.attempt)
-        self._budget = budget = TrimmedBudget(course.share // IN_FLIGHT)
+        workers = _Workers(self._flow, self._plan, self.attempt, self._in_flight)
+        self._budget = budget = TrimmedBudget(course.share // self._in_flight)
         budget.give_back()
-        pieces: dict[SourceNode, Sequence[Iterator[pa.Table]]] = {s: self._runs(s) for s in self._files}
+        again = taken_by_one(self._flow.sinks, course.operators) & self._files.keys() if self._in_pieces else ()
+        pieces: dict[SourceNode, Sequence[Iterator[pa.Table]]] = {
+            source: self._times(source) if source in again else self._runs(source) for source in self._files
+        }
         fetched = self._fetched(batch)
         for source in list(fetched):
             pieces[source] = [_let_go(_charged(fetched.pop(source), budget), budget)]
-        run = Epoch(course, self._plan, self._flow.sinks, pieces, workers, self._followed, budget, self._threads)
+        anew = {source: partial(self._runs, source) for source in again}
+        run = Epoch(course, self._plan, self._flow.sinks, pieces, workers, self._followed, budget, self._threads, anew)
         self.tracks = run.tracks
         planned()
-        again = [sink for sink in self._flow.sinks if sink.delivery == "exactly once" or drops(sink)]
-        once = [sink for sink in self._flow.sinks if sink not in again]
+        twice = [sink for sink in self._flow.sinks if sink.delivery == "exactly once" or drops(sink)]
+        once = [sink for sink in self._flow.sinks if sink not in twice]
         # What may not be delivered twice is computed first and delivered last: the memory may turn out to be too small.
         held = {sink: list(self._tables(run, sink)) for sink in once}
-        rows_out = {sink: deliver_tables(self._flow, sink, self._tables(run, sink), epoch) for sink in again}
+        rows_out = {sink: deliver_tables(self._flow, sink, self._tables(run, sink), epoch) for sink in twice}
         for node in course.operators:
             if node not in workers.ran:
                 run.rows(node)
@@ -155,6 +167,15 @@ class EpochHere:
         """How many files are read at a time: as many as there would be tasks, if the driver has the cores."""
         return min(self._flow.course.tasks, os.cpu_count() or 1)
 
+    def _times(self, source: SourceNode) -> list[Iterator[pa.Table]]:
+        """The same, with the times of its rows alone."""
+        files, judge = source.data.files, Judge.of(source, self._flow.course.ledger.tracks.get(source.name, Track()))
+        columns = judge.looks_at(source.columns)
+        return [
+            read_file(as_read(files, file.segment), file.path, columns, values=file.values)
+            for file in self._files[source]
+        ]
+
     def _runs(self, source: SourceNode) -> list[Iterator[pa.Table]]:
         """What can be read side by side: files, or if they are few, their parts."""
         files, given = source.data.files, self._files[source]
@@ -190,20 +211,22 @@ class _Workers:
 
     hashed_by: HashedBy = "xxhash64"
 
-    def __init__(self, flow: Assembly, plan: Plan, attempt: str) -> None:
+    def __init__(self, flow: Assembly, plan: Plan, attempt: str, in_flight: int) -> None:
         self._flow = flow
         self._attempt = attempt
+        self._in_flight = in_flight
+        """The part of the share that rows on their way take."""
         self.ran: set[OperatorNode] = set()
 
     def work(
-        self, node: OperatorNode, plan: Plan, ports: Sequence[PortBounds], arrivals: Sequence[Sequence[pa.RecordBatch]]
+        self, node: OperatorNode, plan: Plan, ports: Sequence[PortBounds], arrivals: Sequence[Iterable[pa.RecordBatch]]
     ) -> Iterator[Out]:
         """Run an epoch of an operator."""
         self.ran.add(node)
         task = self._flow.shard_task(node, plan, ports, self._attempt)
         # What an epoch's rows may take here is not for the shard.
         share = self._flow.course.share
-        task = replace(task, share=min(task.share, share - share // IN_FLIGHT))
+        task = replace(task, share=min(task.share, share - share // self._in_flight))
         for rows in task.here(dict(enumerate(arrivals))):
             if not node.config.finds_late:
                 yield Out("results", rows)

@@ -2,7 +2,8 @@
 
 The driver has nothing to start and nothing to shuffle, but only the memory of one task, and although it reads several
 files at a time, it runs one operator after the other. So small epochs run there, and large ones in tasks as soon as
-that is faster or they do not fit.
+that is faster or they do not fit. Rows of files that only one operator takes need not fit: each of its shards can read
+them for itself, piece by piece. That takes longer, but often less than tasks take to start.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Place = Literal["driver", "tasks", "spark"]
+Place = Literal["driver", "pieces", "tasks", "spark"]
 
 PLACES: Mapping[Place, str] = {
     "driver": "in the driver",
+    "pieces": "in the driver, piece by piece",
     "tasks": "in tasks that read its files",
     "spark": "in tasks that get their rows from Spark",
 }
@@ -56,6 +58,8 @@ class Placement:
     blobs: bool = True
     """Whether tasks can do without Spark's own operators."""
     tasks: int = 2
+    pieces: bool = False
+    """Whether an epoch can run in the driver piece by piece."""
     unit: Literal["bytes of files", "rows"] = "bytes of files"
     first: Literal["driver", "elsewhere"] = "driver"
     """Where epochs run until some were measured."""
@@ -69,7 +73,7 @@ class Placement:
     """How many epochs were measured at each."""
     _last: Place | None = None
     _did_not_fit: bool = False
-    """Whether the running epoch turned out to be too large for the driver."""
+    """Whether the running epoch turned out to be too large for the driver at once."""
 
     @property
     def elsewhere(self) -> Place:
@@ -78,14 +82,16 @@ class Placement:
 
     def at_most(self, place: Place) -> Place:
         """A place that was planned, or the next one if the flow as it is now cannot run there."""
-        return place if place == "spark" or (place == "driver" and self.why_not is None) else self.elsewhere
+        here = place == "driver" or (place == "pieces" and self.pieces)
+        return place if place == "spark" or (here and self.why_not is None) else self.elsewhere
 
     def choose(self, size: int) -> tuple[Place, str]:
         """Where an epoch of some size is to run, and why."""
         if self.why_not is not None:
             return "spark", self.why_not
         if size > self._most:
-            return self.elsewhere, f"{size:,} {self.unit} do not fit the memory of one task"
+            place: Place = "pieces" if self._sooner_in_pieces(size) else self.elsewhere
+            return place, f"{size:,} {self.unit} do not fit the memory of one task"
         first = "driver" if self.first == "driver" else self.elsewhere
         if not self._ran:
             return first, "no epoch has been measured yet"
@@ -106,7 +112,7 @@ class Placement:
             self._most, self._did_not_fit = min(self._most, size * _FITS), False
         if not size or (place == "spark" and self.elsewhere != "spark"):
             return
-        each = (seconds if place == "driver" else max(0.0, seconds - _FIXED)) / size
+        each = (seconds if place in ("driver", "pieces") else max(0.0, seconds - _FIXED)) / size
         known = self._ran.get(place, 0)
         self._seconds[place] = each if known < _WARM else (1 - _LATEST) * self._seconds[place] + _LATEST * each
         if place == "driver":
@@ -115,9 +121,21 @@ class Placement:
         self._ran[place] = known + 1
         self._last = place
 
-    def did_not_fit(self) -> None:
-        """The running epoch needs more memory than the driver has."""
-        self._did_not_fit = True
+    def did_not_fit(self, place: Place = "driver") -> None:
+        """The running epoch needs more memory than the driver has; piece by piece, no later one is tried so."""
+        if place == "pieces":
+            self.pieces = False
+        else:
+            self._did_not_fit = True
+
+    def _sooner_in_pieces(self, size: int) -> bool:
+        """Whether an epoch too large for the driver at once is faster there than in tasks, which are tried first."""
+        if not self.pieces or self._ran.get(self.elsewhere, 0) < _WARM:
+            return False
+        if self._last == "pieces" and self._ran["pieces"] < _WARM:
+            return True
+        untried = self._seconds[self.elsewhere] * (1 + _SPEED_UP * (self.tasks - 1))
+        return size * self._seconds.get("pieces", untried) < self._there(size)
 
     def _here(self, size: int) -> float:
         if "driver" in self._seconds:

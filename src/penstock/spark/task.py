@@ -10,7 +10,7 @@ import pickle
 import time as clock
 import uuid
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -95,8 +95,26 @@ class ShardTask:
             shard, self.share, lambda order, budget, work: arrivals.pieces(order, batches, budget, work)
         )
 
-    def here(self, arrivals: Mapping[int, Sequence[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    def here(self, arrivals: Mapping[int, Iterable[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
         """Run all the shards in this process, one after the other, over the batches of each port."""
+        held = {port: some for port, some in arrivals.items() if isinstance(some, Sequence)}
+        if len(held) == len(arrivals):
+            yield from self._held_here(held)
+            return
+        for shard in range(self.shards):
+            yield from self._one(shard, self.share, self._again(arrivals, shard))
+
+    def _again(self, arrivals: Mapping[int, Iterable[pa.RecordBatch]], shard: int) -> Feed:
+        """Take the rows of a shard out of batches, some of which are made anew for each."""
+
+        def ours() -> Iterator[tuple[int, pa.RecordBatch]]:
+            for port, some in arrivals.items():
+                for rows in some:
+                    yield port, part_of(rows, shard_of(hashes_of(rows), self.shards) == shard)
+
+        return lambda _, budget, work: given(ours(), budget, work)
+
+    def _held_here(self, arrivals: Mapping[int, Sequence[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
         size = sum(rows.nbytes for some in arrivals.values() for rows in some)
         # As long as they are sorted, no shard runs; then what all of them share is not for any.
         at_once = self.config.sorts_arrivals and size <= min(self.share // _SORTED, _LARGEST)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
-from penstock.core.files import InputFile, as_read, pruned
+from penstock.core.files import InputFile, as_read
 from penstock.core.progress import Seen, Track
 from penstock.core.rows import TIME
 from penstock.flow.graph import Node, OperatorNode, SourceNode
@@ -67,7 +67,7 @@ class EpochTasks(EpochFrames):
     def _count(self, source: SourceNode) -> Counted:
         """What a source shows, by its times alone."""
         judge = self._judges[source]
-        columns = pruned(source.columns, [(name,) for name in (judge.time, judge.mark) if name is not None])
+        columns = judge.looks_at(source.columns)
         seen, late, timeless = Seen(), 0, 0
         for file in self._files[source]:
             read = as_read(source.data.files, file.segment)

@@ -87,7 +87,7 @@ class Plan:
     """Seconds that each shard has for work that was put off, if the epoch brings no rows; None if there is no limit."""
     batch: Batch = field(default_factory=dict)
     """What identifies the epoch's rows."""
-    place: Literal["driver", "tasks", "spark"] = "spark"
+    place: Literal["driver", "pieces", "tasks", "spark"] = "spark"
     """Where it runs,"""
     why: str = ""
     """and why there."""

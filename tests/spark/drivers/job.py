@@ -43,7 +43,7 @@ NAMES = pa.table({"k": [0, 0, 1, 2, 3, 5, 8, 99], "name": ["a", "A", "b", "c", "
 
 def main(folder: Path, master: str, shards: int | None, method: str, places: int | None) -> None:
     if places is not None:
-        draw_places(places, ("driver", "driver", "tasks", "spark"))
+        draw_places(places, ("driver", "pieces", "tasks", "spark"))
     spark = session(master, {"spark.task.maxFailures": "8"})
     flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory="64 MB", shards=shards)
     left, right = (source(flow, Feed(folder / name, COLUMNS), name, places is not None) for name in ("left", "right"))

@@ -35,7 +35,7 @@ def session(master: str = "local[2]", settings: Mapping[str, str] | None = None)
     return builder.config(map=_SETTINGS | dict(settings or {})).getOrCreate()
 
 
-def draw_places(seed: int, places: Sequence[Place] = ("driver", "tasks", "spark")) -> None:
+def draw_places(seed: int, places: Sequence[Place] = ("driver", "pieces", "tasks", "spark")) -> None:
     """Let each epoch run in one of some places, drawn."""
     draw = Random(seed)
     Placement.choose = lambda self, size: (self.at_most(draw.choice(places)), "drawn")  # type: ignore[method-assign]
