@@ -365,18 +365,19 @@ def report(
 
 
 def penstock(workload: Workload) -> Result:
-    def files(flow: "Flow", name: str) -> "Stream":
-        return flow.parquet(workload.directory / "parquet" / name, progress=delay(), max_files=1, time="ts")
-
-    return joined_by_penstock(workload, files)
+    return timed_penstock(workload, files)
 
 
 def dataframe(workload: Workload) -> Result:
-    spark = session({})
-    return joined_by_penstock(
-        workload,
-        lambda flow, name: flow.source(stream(spark, workload, name), time="ts", progress=delay(), scan="spark"),
-    )
+    return timed_penstock(workload, frames)
+
+
+def files(flow: "Flow", workload: Workload, name: str) -> "Stream":
+    return flow.parquet(workload.directory / "parquet" / name, time="ts", progress=delay(), max_files=1)
+
+
+def frames(flow: "Flow", workload: Workload, name: str) -> "Stream":
+    return flow.source(stream(flow.spark, workload, name), time="ts", progress=delay(), scan="spark")
 
 
 def delay() -> Any:
@@ -385,14 +386,23 @@ def delay() -> Any:
     return pk.bounded_delay("30 s")
 
 
-def joined_by_penstock(workload: Workload, source: Callable[["Flow", str], "Stream"]) -> Result:
+Source = Callable[["Flow", Workload, str], "Stream"]
+
+
+def joined_by_penstock(flow: "Flow", workload: Workload, source: Source) -> "Stream":
+    import penstock as pk
+
+    orders, payments = source(flow, workload, "orders"), source(flow, workload, "payments")
+    return orders.join(payments, on="order_id", within=pk.band(before="10 min", after="10 min"))
+
+
+def timed_penstock(workload: Workload, source: Source) -> Result:
     import penstock as pk
 
     spark = session({})
     with tempfile.TemporaryDirectory(dir=workload.directory, ignore_cleanup_errors=True) as checkpoint:
         flow = pk.Flow(spark, checkpoint=checkpoint, memory=f"{MEMORY_MB} MB")
-        orders, payments = source(flow, "orders"), source(flow, "payments")
-        orders.join(payments, on="order_id", within=pk.band(before="10 min", after="10 min")).to_format("noop")
+        joined_by_penstock(flow, workload, source).to_format("noop")
         query = flow.run()
         result = timed(workload, query.streaming_query, query.progress().rows_out, workload.matches)
         print(where_the_time_goes(result, query.progress().epochs[COLD_BATCHES:-1]))
