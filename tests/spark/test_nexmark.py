@@ -36,10 +36,12 @@ def test_every_query_gives_the_rows_of_its_definition(spark: SparkSession, tmp_p
         frame = reader.option("maxFilesPerTrigger", 2).parquet(folder)
         events = flow.source(frame, time="dateTime", progress=progress, name="events")
     results = {name: query.build(flow, events).to_memory() for name, query in QUERIES.items()}
-    flow.run()
+    told = flow.run().progress()
     for name, query in QUERIES.items():
         rows: pa.Table = results[name].table()
         definition.check(query, rows)
+        assert rows.num_rows > 0, name
+    assert told.late == 0
 
 
 def test_every_query_is_compared_with_sparks_own():
