@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from penstock.core.budget import show_bytes
 from penstock.core.errors import FlowError
 from penstock.flow.report import Report
-from penstock.orders import ORDERS, PAYMENTS, OrdersAndPayments
+from penstock.orders import ORDERS, OrdersAndPayments
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from penstock.flow.flow import Flow, Query
 
@@ -36,6 +36,8 @@ FILES_PER_EPOCH = 4
 MEMORY = "64 MB"
 CORES = 2
 
+_PAYMENTS = "order_id BIGINT, method STRING, paid DOUBLE, ts TIMESTAMP"
+
 _WELCOME = """\
 penstock demo: which orders are paid within ten minutes?
 
@@ -43,6 +45,8 @@ Two streams of files are being written while you watch: orders, and payments for
 life. Rows come out of order, in bursts, and a few of them minutes late. Each order is joined with the payments
 made at most ten minutes before or after it; one that is never paid comes out alone. All of it within {memory}.
 
+    orders = flow.parquet("in/orders", time="ts", …)
+    payments = flow.source(spark.readStream.….parquet("in/payments"), time="ts", …)
     paid = orders.join(payments, on="order_id", within=pk.band(before="10 min", after="10 min"), how="left")
 """
 
@@ -134,18 +138,21 @@ class _Demo:
             max_files=FILES_PER_EPOCH,
             name="orders",
         )
-        payments = flow.parquet(
-            self._made("payments"),
+        payments = flow.source(
+            self._stream(spark, self._made("payments")),
             time="ts",
-            schema=PAYMENTS,
             progress=pk.bounded_delay("30 s", idle="10 s"),
-            max_files=FILES_PER_EPOCH,
             name="payments",
         )
         paid = orders.join(payments, on="order_id", within=pk.band(before="10 min", after="10 min"), how="left")
         paid.to_parquet(str(self.folder / "results"))
         paid.late.to_parquet(str(self.folder / "late"))
         return flow
+
+    def _stream(self, spark: SparkSession, folder: Path) -> DataFrame:
+        """Files as a streaming DataFrame, like any that a user has; Arrow reads those, too."""
+        files = spark.readStream.schema(_PAYMENTS).option("maxFilesPerTrigger", FILES_PER_EPOCH)
+        return files.parquet(str(folder))
 
     def _made(self, name: str) -> Path:
         """The folder of a stream, which has no file yet."""
