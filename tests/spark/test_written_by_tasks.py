@@ -69,6 +69,27 @@ def test_tasks_write_the_rows_of_a_join_after_its_steps(spark, tmp_path, place):
     assert not list((tmp_path / "out" / "_staging").iterdir())
 
 
+@pytest.mark.parametrize("place", ["tasks"], indirect=True)
+def test_tasks_write_windows_over_files_themselves(spark, tmp_path, place, monkeypatch):
+    written = []
+
+    def watched(sink, write, columns, epoch):
+        written.append(rows := sinks.deliver_written(sink, write, columns, epoch))
+        return rows
+
+    monkeypatch.setattr(frames, "deliver_written", watched)
+    (tmp_path / "left").mkdir()
+    pq.write_table(LEFT, tmp_path / "left" / "0.parquet")
+    flow = pk.Flow(spark, checkpoint=f"{tmp_path}/checkpoint", memory="32 MB")
+    left = flow.parquet(tmp_path / "left", time="t", progress=pk.ordered(), name="left")
+    left.window(range=50).by("k").agg(n=pk.count()).to_parquet(f"{tmp_path}/out")
+    flow.run()
+    rows = ds.dataset(f"{tmp_path}/out", format="parquet", partitioning=None).to_table()
+    ends = (50, 100, 150, 200)
+    assert multiset(rows.select(["k", "window_end", "n"])) == Counter((k, end, 10) for k in range(5) for end in ends)
+    assert sum(written) == 20
+
+
 def test_files_that_no_task_tells_of_are_no_results(spark, tmp_path, place, monkeypatch):
     """Attempts that failed, and duplicates that Spark started, leave files behind."""
     told = []

@@ -246,7 +246,7 @@ class EpochFrames:
             len(edges(node)) == 1
             and isinstance(root, OperatorNode)
             and self._uses[root.name] == 1
-            and root not in self._first.preludes
+            and root not in self.native
             and not root.config.finds_late
             and self._flow.in_process
         )
