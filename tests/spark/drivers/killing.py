@@ -98,6 +98,10 @@ class Streams:
         places = {name: place for place, name in enumerate(self._rows[0][0])}
         return Counter({(row[places["id"]], row[-1]): count for row, count in found.items()})
 
+    def expected_read(self) -> Counter[tuple]:
+        """Some rows of the left without an operator: (id, twice its key)."""
+        return Counter((row["id"], 2 * row["k"]) for row in self._rows[0] if row["k"] is not None and row["k"] < 9)
+
     def expected_windows(self) -> Counter[tuple]:
         """The windows of everything on the left: (key, end, count, largest id)."""
         held: dict[tuple[Any, int], list[int]] = {}
@@ -137,12 +141,19 @@ def check_steps(folder: Path, streams: Streams, parts: Sequence[str] = PARTS) ->
         assert windows(folder, "chained") == streams.expected_chain()
     if "names" in parts:
         assert names(folder) == streams.expected_names()
+    if "windows" in parts:
+        assert windows(folder) == streams.expected_windows()
+        missed = Counter(duckdb.sql(f"SELECT late_source, id FROM '{folder}/missed/epoch=*/*.parquet'").fetchall())
+        assert missed == Counter({row: count for row, count in streams.expected_late.items() if row[0] == "left"})
+    if "read" in parts:
+        found = duckdb.sql(f"SELECT id, twice FROM '{folder}/read/epoch=*/*.parquet'").fetchall()
+        assert Counter(found) == streams.expected_read()
     if "apart" in parts:
         found = duckdb.sql(f"SELECT l_id, r_id FROM '{folder}/apart/epoch=*/*.parquet'").fetchall()
         assert Counter(found) == streams.expected_near()
         kept = [(path.parent.name, path.name[:12]) for path in (folder / "checkpoint" / "payload").glob("*/*-*")]
         assert len(kept) == len(set(kept)), "what dead attempts wrote to segments was not swept"
-    for sink in [*parts, *(["late"] if "out" in parts else [])]:
+    for sink in [*parts, *(["late"] if "out" in parts else []), *(["missed"] if "windows" in parts else [])]:
         assert all(path.name.startswith("epoch=") for path in (folder / sink).iterdir() if path.name != "_staging")
         # A duplicate of a task of Spark's own writer may make an empty folder when its epoch is over.
         left_behind = [path for path in (folder / sink / "_staging").rglob("*") if path.is_file()]

@@ -2,10 +2,11 @@
 
     python -m tests.spark.drivers.stepped FOLDER [--master URL] [--sources KIND] [--place PLACE] [--parts NAMES] …
 
-It joins two folders, with an outlet for late rows (part `out`), joins and then windows them (`chained`), and looks rows
-up (`names`), all into Parquet, to its end; with part `head` alone, until so many pairs are there. Sources are
-DataFrames (`frames`), files that Arrow reads (`files`), or one of each (`mixed`). Prints ``ready`` when epochs begin,
-``epoch n`` after each, and ``done`` at the end.
+It joins two folders, with an outlet for late rows (part `out`), joins and then windows them (`chained`), looks rows
+up (`names`), windows rows as they come, with an outlet for late ones (`windows`), and passes rows on as they are
+(`read`), all into Parquet, to its end; with part `head` alone, until so many pairs are there. Sources are DataFrames
+(`frames`; or those that pass through Python first, `python`), files that Arrow reads (`files`), or one of each
+(`mixed`). Prints ``ready`` when epochs begin, ``epoch n`` after each, and ``done`` at the end.
 """
 
 from __future__ import annotations
@@ -15,23 +16,25 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import penstock as pk
 from penstock.operators.lookup import HybridJoin, Stages
 from tests.spark.conftest import Feed
 from tests.spark.drivers.job import METHODS, NAMES, source
-from tests.spark.drivers.steps import CRASH, SECOND, STRAGGLERS, watch
+from tests.spark.drivers.steps import CRASH, SECOND, STRAGGLERS, RowTask, watch
 from tests.spark.drivers.telling import draw_places, run_to_the_end, session
 from tests.streams import COLUMNS
 
 ROOT = Path(__file__).parents[3]
 
-KINDS = {"frames": (), "mixed": ("right",), "files": ("left", "right")}
+KINDS = {"frames": (), "python": (), "mixed": ("right",), "files": ("left", "right")}
 """Which sources Arrow reads."""
 
+PARTS = ("out", "chained", "names", "read")
 
-PARTS = ("out", "chained", "names")
+OF_THE_LEFT = {"names", "windows", "read"}
+"""Parts that do without the right source."""
 
 HEAD = 700
 """Rows of the part `head`: it has fewer after its first epoch, and more after the second."""
@@ -58,8 +61,10 @@ def build(spark: SparkSession, folder: Path, kind: str, parts: Collection[str], 
     That one also has a join whose results follow an epoch later, where rows leave payload behind.
     """
     flow = pk.Flow(spark, checkpoint=str(folder / "checkpoint"), memory="64 MB")
-    read_by_arrow = KINDS[kind]
-    left, right = (source(flow, Feed(folder / n, COLUMNS), n, n in read_by_arrow, payload) for n in ("left", "right"))
+    used = ("left",) if OF_THE_LEFT.issuperset(parts) else ("left", "right")
+    feeds = {n: (PythonFeed if kind == "python" else Feed)(folder / n, COLUMNS) for n in used}
+    left, *others = (source(flow, feed, n, n in KINDS[kind], payload) for n, feed in feeds.items())
+    right = others[0] if others else left
     if "out" in parts:
         joined = left.join(right, on="k", within=pk.band(30, 30), how="left", name="joined")
         joined.select("id", "id_right").to_parquet(str(folder / "out"))
@@ -75,9 +80,23 @@ def build(spark: SparkSession, folder: Path, kind: str, parts: Collection[str], 
     if "names" in parts:
         table, waiting = spark.createDataFrame(NAMES), Stages(HybridJoin(slots=25))
         left.lookup(table, on="k", how="left", method=waiting, name="names").to_parquet(str(folder / "names"))
+    if "windows" in parts:
+        windows = left.window(range=50, slide=20).by("k").agg(n=pk.count(), most=pk.max("id"), name="windows")
+        windows.to_parquet(str(folder / "windows"))
+        windows.late.to_parquet(str(folder / "missed"))
+    if "read" in parts:
+        left.where("k < 9").select("id", "2 * k AS twice").to_parquet(str(folder / "read"))
     if "head" in parts:
         left.join(right, on="k", name="ever").head(HEAD).select("id", "id_right").to_parquet(str(folder / "head"))
     return flow
+
+
+class PythonFeed(Feed):
+    """A folder whose rows pass through Python on their way into a DataFrame."""
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        rows = super().stream(spark)
+        return rows.mapInArrow(RowTask(self.folder.name), rows.schema)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 `watch` puts a hook at each step, in the driver and in the tasks that it sends out. Where the environment names one, as
 in ``PENSTOCK_TEST_CRASH=/folder;written:2:jvm``, whoever first reaches it in epoch 2 or a later one kills the victim
-with SIGKILL, and leaves the file ``/folder/crashed-written-2-jvm``. There may be several, each after a semicolon.
+with SIGKILL, and leaves the file ``/folder/crashed-written-2-jvm``. There may be several, each after a semicolon. Only
+tasks can kill their worker or executor, or fail.
 """
 
 from __future__ import annotations
@@ -11,17 +12,23 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark import TaskContext
 
 from penstock.spark import frames, here, segments, sinks, tasks
-from penstock.spark.blobs import ScanTask
+from penstock.spark.blobs import Portions, ReadTask, ScanTask
+from penstock.spark.first_half import FirstHalf
+from penstock.spark.frames import EpochFrames
 from penstock.spark.onward import Onward, Write
 from penstock.spark.segmenting import Segmenting
 from penstock.spark.segments import SpoolTask
+from penstock.spark.task import ShardTask
 from penstock.storage.versioned import Checkpoint
 
 PLANNED, READING, STAGED, WRITTEN, MOVED, RENAMED, COMMITTED, SWEEPING = STEPS = (
@@ -66,7 +73,8 @@ def reached(step: str, epoch: int) -> None:
     folder, *crashes = os.environ.get(CRASH, "").split(";")
     for crash in crashes:
         name, first, victim = crash.split(":")
-        if name == step and epoch >= int(first) and is_first(folder, f"crashed-{name}-{first}-{victim}"):
+        here = victim in ("driver", "jvm") or TaskContext.get() is not None
+        if name == step and here and epoch >= int(first) and is_first(folder, f"crashed-{name}-{first}-{victim}"):
             if victim == "task":
                 raise TaskFailedError(crash)
             driver, jvm = map(int, (Path(folder) / _PIDS).read_text().split())
@@ -95,12 +103,19 @@ def watch(folder: Path, jvm: int) -> None:
     _after(Checkpoint, "plan", lambda self, plan: reached(PLANNED, plan.epoch))
     _after(Checkpoint, "commit", lambda self, ledger: reached(COMMITTED, ledger.epoch))
     _watch_sweeping()
-    _watch_folders()
+    _watch_folders(folder)
     _before(here, "read_placed", lambda files, part, *more: reached(READING, _epoch_of_file(part.path)))
     _after(here.EpochHere, "_fetched", lambda self, batch: reached(READING, self._plan.epoch))
+    _after(FirstHalf, "told", lambda self, *more: reached(READING, self._course.ledger.epoch + 1))
+    _after(
+        FirstHalf, "look_ahead", lambda self, *more: self.preludes and reached(READING, self._course.ledger.epoch + 1)
+    )
+    _after(EpochFrames, "_here", lambda self, node: reached(STAGED, self._plan.epoch))
+    _watch_shards()
     frames.Onward = _Onward  # type: ignore[misc]
     frames.Write = _Write  # type: ignore[misc]
     tasks.ScanTask = _ScanTask  # type: ignore[misc]
+    tasks.ReadTask = _ReadTask  # type: ignore[misc]
     segments.SpoolTask = _SpoolTask  # type: ignore[misc]
     _after(Segmenting, "noted", lambda self: self._written and reached(NOTED, self._ledger.epoch + 1))
 
@@ -122,10 +137,45 @@ class _ScanTask(ScanTask):
     __slots__ = ()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        epochs = [_epoch_of_file(portion.path) for work in self.work for _, portion in work]
-        for blob in ScanTask.__call__(self, batches):
-            reached(READING, min(epochs))
+        epoch = _epoch_of_work(self.work)
+        for blob in _raced("scan", epoch, ScanTask.__call__(self, batches)):
+            reached(READING, epoch)
             yield blob
+
+
+class _ReadTask(ReadTask):
+    """A task that reads files for a sink."""
+
+    __slots__ = ()
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        epoch = _epoch_of_work(self.work)
+        for rows in _raced("read", epoch, ReadTask.__call__(self, batches)):
+            reached(READING, epoch)
+            yield rows
+
+
+@dataclass(frozen=True, slots=True)
+class RowTask:
+    """A step of a DataFrame in Python that changes nothing: its times tell the epoch, as `killing` makes them."""
+
+    name: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = list(batches)
+        tops = [pc.max(batch.column("t")).as_py() // 20 for batch in rows if batch.num_rows]
+        yield from _raced(f"{self.name}-rows", max(tops, default=_ANY), iter(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shard:
+    """A shard whose results go to Spark."""
+
+    task: ShardTask
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from self.task(_watched(self.task, batches))
+        reached(STAGED, self.task.epoch)
 
 
 class _Onward(Onward):
@@ -134,22 +184,24 @@ class _Onward(Onward):
     __slots__ = ()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return Onward.__call__(self, self._watched(batches))
-
-    def _watched(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        again = TaskContext.get().attemptNumber() > 0
-        _straggle(self.shard.checkpoint)
-        for batch in batches:
-            if not self.shard.blobs:
-                reached(READING, self.shard.epoch)
-            if self.shard.operator == SECOND:
-                reached(ARRIVED, self.shard.epoch)
-            # A shuffle is in no order: another attempt at a task sees its rows in another one.
-            yield batch.take(pa.array(range(batch.num_rows)[::-1])) if again else batch
+        return Onward.__call__(self, _watched(self.shard, batches))
 
     def _tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield from Onward._tables(self, batches)
         reached(STAGED, self.shard.epoch)
+
+
+def _watched(shard: ShardTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What comes to a shard."""
+    again = TaskContext.get().attemptNumber() > 0
+    _straggle(shard.checkpoint)
+    for batch in batches:
+        if not shard.blobs:
+            reached(READING, shard.epoch)
+        if shard.operator == SECOND:
+            reached(ARRIVED, shard.epoch)
+        # A shuffle is in no order: another attempt at a task sees its rows in another one.
+        yield batch.take(pa.array(range(batch.num_rows)[::-1])) if again else batch
 
 
 class _Write(Write):
@@ -158,9 +210,32 @@ class _Write(Write):
     __slots__ = ()
 
     def take(self, results: Iterator[pa.Table], share: int) -> Iterator[pa.RecordBatch]:
+        epoch = int(self.folder.rpartition("=")[2])
         for told in Write.take(self, results, share):
-            reached(WRITTEN, int(self.folder.rpartition("=")[2]))
-            yield told
+            reached(WRITTEN, epoch)
+            yield from _raced("written", epoch, iter([told]))
+
+
+def _raced(what: str, epoch: int, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What a task makes. If asked, the first to come waits until Spark's second attempt at it has given all it made.
+
+    The environment says when, as in ``PENSTOCK_TEST_STRAGGLERS=scan:1,written:2``.
+    """
+    if f"{what}:{epoch}" not in os.environ.get(STRAGGLERS, "").split(","):
+        yield from made
+        return
+    folder, task = os.environ[CRASH].partition(";")[0], TaskContext.get()
+    overtaken = Path(folder) / f"overtaken-{what}-{epoch}-{task.partitionId()}"
+    if task.attemptNumber() > 0:
+        yield from made
+        overtaken.touch()
+        return
+    if is_first(folder, f"slow-{what}-{epoch}"):
+        end = time.monotonic() + _PATIENCE
+        while not overtaken.exists() and time.monotonic() < end:
+            time.sleep(0.001)
+        is_first(folder, f"straggled-{what}-{epoch}-{'after' if time.monotonic() < end else 'alone'}")
+    yield from made
 
 
 def _straggle(checkpoint: str) -> None:
@@ -189,6 +264,15 @@ def _straggle(checkpoint: str) -> None:
     Checkpoint.stage = staged  # type: ignore[method-assign]
 
 
+def _watch_shards() -> None:
+    run = EpochFrames._run
+
+    def watched(self: EpochFrames, node: Any, task: Any, routed: Any, then: Any) -> Any:
+        return run(self, node, _Shard(task) if then is None else task, routed, then)
+
+    EpochFrames._run = watched  # type: ignore[method-assign]
+
+
 def _watch_sweeping() -> None:
     drop, last = Checkpoint.drop, [-1]
 
@@ -202,16 +286,35 @@ def _watch_sweeping() -> None:
     _after(Checkpoint, "commit", lambda self, ledger: last.append(ledger.epoch) or last.pop(0))
 
 
-def _watch_folders() -> None:
+def _watch_folders(folder: Path) -> None:
     """What is written without Spark, and by it."""
 
     def epoch_in(path: str) -> int:
         return int(path.rpartition("epoch=")[2])
 
-    _before(sinks._Staged, "__exit__", lambda self, kind, *more: kind is None and reached(MOVED, self._epoch))
+    def moved(self: sinks._Staged, kind: object, *more: object) -> None:
+        if kind is None:
+            # Complete files that no task has told of: they are not moved.
+            if any(
+                pq.read_metadata(path).num_rows for path in Path(self.by_tasks).glob("*.parquet") if _is_whole(path)
+            ):
+                is_first(str(folder), f"untold-{Path(self.folder).parts[-3]}-{self._epoch}")
+            reached(MOVED, self._epoch)
+
+    _before(sinks._Staged, "__exit__", moved)
     _before(sinks, "sync_tree", lambda path: reached(RENAMED, epoch_in(path)))
     _before(sinks._Folder, "rename", lambda self, source, target: reached(MOVED, epoch_in(target)))
     _after(sinks._Folder, "rename", lambda self, source, target: reached(RENAMED, epoch_in(target)))
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a Parquet file has its end."""
+    return path.read_bytes()[-4:] == b"PAR1" and path.stat().st_size > 4
+
+
+def _epoch_of_work(work: Portions) -> int:
+    """The epoch of what tasks read; each has one file of each source."""
+    return min((_epoch_of_file(portion.path) for some in work for _, portion in some), default=_ANY)
 
 
 def _epoch_of_file(path: str) -> int:

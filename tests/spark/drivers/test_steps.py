@@ -44,16 +44,31 @@ PLACES = {
 
 IN_TASKS = (STAGED, WRITTEN)
 
+ALONE = ("windows",)
+"""A window over a source, and nothing else: Spark counts its rows and makes its partials in one query."""
+
+SCANNED = ("read",)
+"""No operator: rows go from a source to Parquet."""
+
 CHOSEN: Sequence[Crash] = [(WRITTEN, "driver", "files", "tasks"), (RENAMED, "jvm", "frames", "spark")]
 """Crashes that leave a file that nobody was told of, and an epoch's folder that is not committed."""
 
-DEATHS = (f"{READING}:{{}}:worker", f"{STAGED}:{{}}:worker", f"{WRITTEN}:{{}}:worker", f"{WRITTEN}:{{}}:task")
+DEATHS = ((READING, "worker"), (READING, "task"), (STAGED, "worker"), (WRITTEN, "worker"), (WRITTEN, "task"))
 """What happens to tasks of one epoch: Spark runs each again, in the same JVM."""
 
 
-def every_step(victim: str, kind: str, place: str) -> list[Crash]:
-    steps = [step for step in STEPS if place != "driver" or step not in IN_TASKS]
-    return [(step, victim, kind, place) for step in steps]
+def steps_of(parts: Sequence[str], place: str) -> list[str]:
+    """The steps that a flow of some parts takes in a place, as far as they are not in the JVM."""
+    missing = {*IN_TASKS} if place == "driver" else set()
+    if parts == ALONE and place == "spark":
+        missing |= {WRITTEN}  # by Spark
+    if parts == SCANNED:
+        missing |= {*IN_TASKS, SWEEPING, *([READING] if place == "spark" else [])}
+    return [step for step in STEPS if step not in missing]
+
+
+def every_step(victim: str, kind: str, place: str, parts: Sequence[str] = PARTS) -> list[Crash]:
+    return [(step, victim, kind, place) for step in steps_of(parts, place)]
 
 
 def any_crashes(seed: int, count: int = 8) -> list[Crash]:
@@ -61,20 +76,36 @@ def any_crashes(seed: int, count: int = 8) -> list[Crash]:
     while len(crashes) < count:
         kind = draw.choice(list(PLACES))
         place = draw.choice(PLACES[kind])
-        step = draw.choice([step for step in STEPS if place != "driver" or step not in IN_TASKS])
+        step = draw.choice(steps_of(PARTS, place))
         crashes.append((step, draw.choice(("driver", "jvm")), kind, place))
     return crashes
 
 
 CHAINS = [
-    pytest.param(CHOSEN, ["out"], id="chosen"),
+    pytest.param(CHOSEN, ("out", "read"), id="chosen"),
+    pytest.param([(READING, "jvm", "frames", "spark")], ALONE, id="alone"),
     *(
         pytest.param(every_step(victim, kind, place), PARTS, id=f"{victim}-{kind}-{place}", marks=pytest.mark.deep)
         for kind, places in PLACES.items()
         for place in places
         for victim in ("driver", "jvm")
     ),
+    *(
+        pytest.param(
+            every_step(victim, *where, parts), parts, id="-".join((victim, *where, *parts)), marks=pytest.mark.deep
+        )
+        for parts, *where in [
+            *((ALONE, kind, place) for kind in ("frames", "files") for place in PLACES[kind]),
+            *((SCANNED, "files", place) for place in PLACES["files"]),
+            (SCANNED, "frames", "spark"),
+        ]
+        for victim in ("driver", "jvm")
+    ),
     *(pytest.param(any_crashes(seed), PARTS, id=f"drawn-{seed}", marks=pytest.mark.deep) for seed in range(4)),
+    *(
+        pytest.param(any_crashes(seed), (*PARTS, *ALONE), id=f"drawn-{seed}-windows", marks=pytest.mark.deep)
+        for seed in range(4, 6)
+    ),
 ]
 
 
@@ -82,8 +113,8 @@ CHAINS = [
 def test_drivers_and_tasks_that_die_at_a_step_of_an_epoch_change_nothing(crashes, parts, tmp_path):
     streams = Streams(tmp_path, epochs=0, late=3)
     for number, (step, victim, kind, place) in enumerate(crashes):
-        # In the first or second epoch of a process; old files are swept later.
-        epoch = streams.done + (3 if step == SWEEPING else 1 + number % 2)
+        # In the first or second epoch of a process, or if it is the only one in the second; old files are swept later.
+        epoch = streams.done + (3 if step == SWEEPING else 2 if len(crashes) == 1 else 1 + number % 2)
         streams.grow(max(0, epoch - streams.done - streams.waiting), rows=40)
         job = start(tmp_path, kind, place, 1 + 2 * (number % 2), parts, f"{step}:{epoch}:{victim}")
         ended_with = job.process.wait(PATIENCE)
@@ -166,16 +197,23 @@ def test_f34_drivers_and_tasks_die_while_payload_is_left_behind(crashes, tmp_pat
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize(("kind", "place"), [("files", "spark"), ("frames", "spark"), ("mixed", "spark")])
-def test_tasks_that_die_are_run_again_and_nothing_changes(kind, place, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "place", "parts"),
+    [
+        *((kind, "spark", PARTS) for kind in PLACES),
+        *((kind, "spark", ALONE) for kind in ("frames", "files")),
+        ("files", "tasks", SCANNED),
+    ],
+)
+def test_tasks_that_die_are_run_again_and_nothing_changes(kind, place, parts, tmp_path):
     streams = Streams(tmp_path, epochs=3, late=3)
-    run_to_its_end(tmp_path, streams, kind, place, 2, PARTS)
+    run_to_its_end(tmp_path, streams, kind, place, 2, parts)
 
 
 def run_to_its_end(folder: Path, streams: Streams, kind: str, place: str, cores: int, parts: Sequence[str]) -> None:
     """Run all that is left, while tasks of the next epoch die, and look at what came out."""
     streams.grow(max(0, 2 - streams.waiting), rows=40)
-    deaths = [death.format(streams.done + 1) for death in DEATHS]
+    deaths = [f"{step}:{streams.done + 1}:{who}" for step, who in DEATHS if step in steps_of(parts, place)]
     job = start(folder, kind, place, cores, parts, *deaths)
     assert job.wait_for("done"), (folder / "job.log").read_text()[-3000:]
     job.process.wait(60)
