@@ -140,3 +140,55 @@ def test_a_checkpoint_from_before_plans_were_chosen_goes_on_in_the_order_of_its_
     records.write("flow.json", {name: each for name, each in records.read("flow.json").items() if name != "plans"})
     flow, _ = star(spark, tmp_path)
     assert "plan (li o) s: in the order of the streams" in str(flow.run().explain())
+
+
+def shown(spark, folder: Path, *columns: str) -> pk.MemoryOutlet:
+    """Some columns of a join of files, by a plan and from a checkpoint that are always the same."""
+    flow = pk.Flow(spark, checkpoint=f"{folder}/checkpoint", memory="32 MB")
+    streams = {alias: flow.parquet(folder / alias, time="t", name=alias, max_files=1) for alias in ("li", "o", "s")}
+    joined = flow.join(**streams, on=ON, plan="(li o) s", name="star", materialize={"li": "late", "s": "early"})
+    return joined.select(*columns).to_memory()
+
+
+class Fed:
+    """Lines, orders and shops in two epochs: at the first, lines have orders and no shop."""
+
+    def __init__(self, folder: Path) -> None:
+        rows = {
+            "li": [pa.table({"ok": [n, n], "sk": [n, 1], "note": ["c" * 90] * 2, "t": [n, n]}) for n in (1, 2)],
+            "o": [pa.table({"ok": [n], "note": [f"b{n}"], "t": [n]}) for n in (1, 2)],
+            "s": [pa.table({"sk": [3 - n], "note": [f"a{n}"], "t": [n]}) for n in (1, 2)],
+        }
+        self.feeds = [(Feed(folder / name, some[0].schema), iter(some)) for name, some in rows.items()]
+
+    def add(self) -> None:
+        """One more epoch."""
+        for feed, rows in self.feeds:
+            feed.add(next(rows))
+
+
+def test_f28_a_restart_that_asks_for_a_column_that_partial_results_lack_is_refused(spark, tmp_path):
+    fed = Fed(tmp_path)
+    fed.add()
+    shown(spark, tmp_path, "s_note").run(end=False)
+    kept = Records(f"{tmp_path}/checkpoint").read("partials.json")["columns"]
+    assert {name: sorted(columns) for name, columns in kept.items()} == {"star-li-o": ["r0_sk", "r0_t", "r1_t"]}
+    fed.add()
+    with pytest.raises(pk.CheckpointError, match="partial results without note: no sink asked for it"):
+        shown(spark, tmp_path, "s_note", "o_note").run()
+    out = shown(spark, tmp_path, "s_note")
+    out.run()
+    assert multiset(out.table()) == multiset(pa.table({"s_note": ["a2", "a2", "a1", "a2"]}))
+
+
+def test_f28_state_from_before_columns_were_left_out_goes_on_with_all_of_them(spark, tmp_path, monkeypatch):
+    fed = Fed(tmp_path)
+    fed.add()
+    with monkeypatch.context() as patch:
+        patch.setattr("penstock.spark.flow.narrowed_on_spark", lambda sinks, _: list(sinks))
+        shown(spark, tmp_path, "s_note").run(end=False)
+    fed.add()
+    out = shown(spark, tmp_path, "s_note", "o_note", "ok")
+    out.run()
+    expected = {"s_note": ["a2", "a2", "a1", "a2"], "o_note": ["b1", "b1", "b2", "b2"], "ok": [1, 1, 2, 2]}
+    assert multiset(out.table()) == multiset(pa.table(expected))

@@ -254,6 +254,11 @@ class Operator(abc.ABC):
         """The columns of the results that it passes on without reading them: they may be fetched later."""
         return {}
 
+    @property
+    def takes_less(self) -> bool:
+        """Whether rows may come without columns that it only carries, if nobody asks its results for them."""
+        return False
+
     def arrivals(self, held: int, share: int) -> Arrivals:
         """The best order to process an epoch's rows in, with `held` bytes of state and `share` of memory."""
         return "streamed"

@@ -31,6 +31,7 @@ from penstock.local.files import detached_here
 from penstock.local.shards import LocalWorkers, Places
 from penstock.runtime.course import Course
 from penstock.runtime.epoch import Epoch
+from penstock.runtime.partials import narrowed
 from penstock.runtime.tracks import Tracks, ended, followed, woken
 from penstock.storage.tables.reading import pinned
 from penstock.storage.versioned import Ledger, Plan
@@ -49,7 +50,7 @@ class LocalQuery:
         homes: Mapping[SourceNode, Payload] | None = None,
     ) -> None:
         self._spill = tempfile.TemporaryDirectory(prefix="penstock-")
-        self._sinks = sinks = detached_here(sinks, self._spill.name, homes or {})
+        self._sinks = sinks = detached_here(narrowed(sinks)[0], self._spill.name, homes or {})
         self._memory = memory
         self._shards = shards
         self._now = now

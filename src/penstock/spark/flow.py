@@ -27,6 +27,7 @@ from penstock.spark.file_stream import FileStream
 from penstock.spark.inputs import folders_read
 from penstock.spark.layout import where_pairs
 from penstock.spark.parquet_frames import why_not_read_again
+from penstock.spark.partials import narrowed_on_spark
 from penstock.spark.payload import detached_on_spark
 from penstock.spark.query import SparkQuery
 from penstock.spark.restarts import Start
@@ -191,7 +192,8 @@ class SparkFlow(Flow):
 
     def _engine(self, checkpoint: Checkpoint) -> Engine:
         zone = str(self.spark.conf.get("spark.sql.session.timeZone"))
-        sinks, notes = detached_on_spark(self._sinks, checkpoint, zone, self._homes)
+        narrow = narrowed_on_spark(self._sinks, checkpoint)
+        sinks, notes = detached_on_spark(narrow, checkpoint, zone, self._homes)
         engine = Engine(self.spark, sinks, checkpoint, self.memory, self.shards)
         engine.notes = [*self._scan_notes(), *notes]
         if engine.ledger.ended and not engine.course.has_all:

@@ -57,6 +57,11 @@ class Later(Operator):
         looked_at = {*rows.keys, rows.time}
         return {name: Origin(0, name) for name in rows.columns.names if name not in looked_at}
 
+    @property
+    def takes_less(self) -> bool:
+        """Rows wait as they are."""
+        return True
+
     def logic(
         self, inputs: tuple[RowType, ...], store: PageStore, budget: Budget, state: State, meter: Meter | None = None
     ) -> Waiting:
