@@ -11,6 +11,7 @@ from lab import multi_way_figures as figures
 from lab import multi_way_measured, multi_way_stream
 from lab.catalog import EXPERIMENTS, find
 from lab.experiments import Experiment, Table, caption
+from lab.multi_way_choice import choose
 from lab.multi_way_equations import MOVED, STORED, Modelled, at_product, at_rows, products
 from lab.multi_way_runs import (
     ALL_BYTES,
@@ -31,7 +32,7 @@ from lab.multi_way_runs import (
 from lab.multi_way_simulation import simulate
 from lab.multi_way_topology import Row, joined, true_load
 from lab.verdicts import Verdict
-from penstock.planner.multi_way import JoinLoad, Relation, choose, predict_join
+from penstock.planner.multi_way import JoinLoad, Relation, predict_join
 
 FIGURES = (*figures.EXPERIMENTS, *multi_way_measured.EXPERIMENTS, *multi_way_stream.EXPERIMENTS)
 MODEL = [each for each in FIGURES if each.id.startswith("multi-4")]

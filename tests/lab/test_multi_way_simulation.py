@@ -25,10 +25,10 @@ from lab.multi_way_topology import (
     thesis_fix,
     true_load,
 )
+from lab.multi_way_unrolled import three_way_communication, three_way_storage
 from penstock.operators.multi_way import Linear, Plan
 from penstock.planner.multi_way import JoinLoad, Relation, predict_join, probe_orders
 from penstock.planner.multi_way.costs import reconstruction
-from penstock.planner.multi_way.unrolled import three_way_communication, three_way_storage
 from tests.lab.multi_way import BASE, EXTENDED, KEY_BYTES, random_delay, random_join, topology, tpch
 
 PLANS = (BASE, EXTENDED)

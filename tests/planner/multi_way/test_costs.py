@@ -8,6 +8,13 @@ import math
 import numpy as np
 import pytest
 
+from lab.multi_way_unrolled import (
+    four_way_communication,
+    reconstruction_as_printed,
+    storage_as_communication,
+    three_way_communication,
+    three_way_storage,
+)
 from penstock.core.errors import ConfigError
 from penstock.operators.multi_way import Leaf, Linear, Plan, trees
 from penstock.operators.multi_way.plan import predicates_of
@@ -23,13 +30,6 @@ from penstock.planner.multi_way.costs import (
     storage,
 )
 from penstock.planner.multi_way.probing import connected_orders, probe_orders
-from penstock.planner.multi_way.unrolled import (
-    four_way_communication,
-    reconstruction_as_printed,
-    storage_as_communication,
-    three_way_communication,
-    three_way_storage,
-)
 from tests.planner.multi_way.loads import BASE, EXTENDED, drawn, random_query, tpch, without_customers
 
 

@@ -8,9 +8,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from lab.multi_way_choice import choose
 from penstock.core.errors import ConfigError
 from penstock.operators.multi_way import Plan
-from penstock.planner.multi_way import JoinLoad, Relation, Statistics, Switching, choose, reconstruction_order
+from penstock.planner.multi_way import JoinLoad, Relation, Statistics, Switching, reconstruction_order
 from tests.planner.multi_way.loads import BASE
 
 

@@ -1,15 +1,7 @@
 """What a multi-way join carries and by which tree it runs: costs, the choice, what was seen, and when to change."""
 
 from penstock.planner.multi_way.assumptions import Keys, assumed_load
-from penstock.planner.multi_way.choice import (
-    JoinChoice,
-    Price,
-    carried_by,
-    choose,
-    most_results,
-    name_of,
-    search,
-)
+from penstock.planner.multi_way.choice import Price, cheapest_tree
 from penstock.planner.multi_way.costs import JoinCost, JoinLoad, Relation, predict_join, reconstruction_order
 from penstock.planner.multi_way.explain import JoinOutlook, explain_chain, explain_join
 from penstock.planner.multi_way.planning import Planned, cheaper_plan, first_plan
@@ -18,7 +10,6 @@ from penstock.planner.multi_way.statistics import Statistics
 from penstock.planner.multi_way.switching import Switching
 
 __all__ = [
-    "JoinChoice",
     "JoinCost",
     "JoinLoad",
     "JoinOutlook",
@@ -29,16 +20,12 @@ __all__ = [
     "Statistics",
     "Switching",
     "assumed_load",
-    "carried_by",
     "cheaper_plan",
-    "choose",
+    "cheapest_tree",
     "explain_chain",
     "explain_join",
     "first_plan",
-    "most_results",
-    "name_of",
     "predict_join",
     "probe_orders",
     "reconstruction_order",
-    "search",
 ]

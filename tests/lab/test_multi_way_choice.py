@@ -7,11 +7,11 @@ import itertools
 import numpy as np
 import pytest
 
+from lab.multi_way_choice import carried_by, choose, most_results, name_of, search
 from penstock.core.errors import ConfigError
 from penstock.operators.multi_way import Plan, trees
 from penstock.operators.multi_way.plan import predicates_of
-from penstock.planner.multi_way import JoinLoad, Price, Relation, choose, most_results, predict_join, search
-from penstock.planner.multi_way.choice import carried_by, name_of
+from penstock.planner.multi_way import JoinLoad, Price, Relation, predict_join
 from tests.planner.multi_way.loads import BASE, EXTENDED, drawn, random_query, tpch
 
 
