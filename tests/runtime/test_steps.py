@@ -114,3 +114,24 @@ def test_who_takes_no_more_rows_leaves_no_thread_at_work(case):
     next(made)
     made.close()
     assert list(made) == []
+
+
+def test_f07_f09_f33_in_which_order_sources_are_asked_changes_no_row_and_no_byte_that_is_read(case, monkeypatch):
+    """A payload is read by its own places alone: none is handed from source to source, so no order moves less."""
+    fetch, rows, expected = case
+    asked: list[tuple[str, bytes, int]] = []
+    took = Home.fetch
+
+    def noted(self, places, paths, size):
+        found = took(self, places, paths, size)
+        asked.append((self.source, places.tobytes(), sum(column.nbytes for column in found)))
+        return found
+
+    monkeypatch.setattr(Home, "fetch", noted)
+    read = []
+    for order in (fetch.fetched, fetch.fetched[::-1]):
+        assert counted([Fetch(order, fetch.columns).whole(rows)]) == expected
+        assert [source for source, *_ in asked] == [each.home.source for each in order]
+        read.append(sorted(asked))
+        asked.clear()
+    assert read[0] == read[1]

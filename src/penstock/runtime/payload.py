@@ -371,7 +371,10 @@ class _Making:
     def _fetch(self, made: _Made, node: Node, rows: Sequence[str]) -> _Made:
         """A stream with what is missing by some columns of places, and without these columns.
 
-        The lightest payload comes first, so that as little as can be is carried while the others are fetched (F08).
+        Unlike between stores (F08), no order moves fewer bytes: each payload is read from files by its own places, and
+        none is handed on to the next source. By the order rows are sorted as well: the units of the source with the
+        most payload, which comes last, are read one after the other. Its widths are those of the start, so that a
+        repeated epoch does the same.
         """
         if not rows:
             return made
