@@ -37,9 +37,10 @@ cases over fewer rows in three micro-batches, without DataFrames and Flink's ope
 begin after a minute have one turn of each engine, but for the wide one.
 ``python benchmarks/multi_way.py --cases 3way-0,wide --engines penstock,early`` runs only these.
 
-``shuffle`` in the JSON: what shuffles wrote ÷ what the cost model says, of ``early`` and ``late`` where all epochs ran
-in tasks: small ones run in the driver and shuffle nothing, so that a quick run may have none. Spark compresses
-what it shuffles.
+``state`` in the JSON: bytes of state per row of state. ``arrived``: the bytes that came to the ports of penstock's
+joins ÷ what the cost model says, with the payload that travelled in each epoch. ``shuffle``: what shuffles wrote ÷ the
+same, of runs whose epochs all ran in tasks: small ones run in the driver and shuffle nothing, so that a quick run may
+have none. Spark compresses what it shuffles.
 """
 
 from __future__ import annotations
@@ -108,7 +109,9 @@ class Timed(base.Result):
     shuffled: float | None = None
     """Bytes that shuffles wrote per input row;"""
     modelled: float | None = None
-    """and in all, as a multiple of what the cost model says."""
+    """and in all, as a multiple of what the cost model says; None unless all epochs ran in tasks."""
+    arrived: float | None = None
+    """Bytes that came to the ports of joins, wherever epochs ran, as a multiple of the same."""
 
 
 Engine = Callable[[Job, float], Timed]
@@ -148,10 +151,23 @@ def main(
     for name, reason in missing.items():
         print(f"{name}: {reason}")
     summary = summarise(results, "multi-way")
-    by_model = {name: round(each.modelled, 2) for name, each in results.items() if each.modelled is not None}
-    summary |= {"shuffle": by_model} if by_model else {}
+    summary |= sizes(results)
     print(json.dumps(summary))
     return summary
+
+
+def sizes(results: Mapping[str, Timed]) -> dict[str, dict[str, float]]:
+    """What of the runs is about bytes, by engine and case, as far as it was measured."""
+    found = {
+        "state": {name: each.state for name, each in results.items()},
+        "shuffle": {name: each.modelled for name, each in results.items()},
+        "arrived": {name: each.arrived for name, each in results.items()},
+    }
+    known = {
+        what: {name: round(value, 2) for name, value in values.items() if value is not None}
+        for what, values in found.items()
+    }
+    return {what: values for what, values in known.items() if values}
 
 
 def turns(engines: Sequence[str]) -> list[str]:
@@ -222,10 +238,14 @@ def penstock(job: Job, patience: float, scan: Scan = "arrow", materialize: Mater
         held = report.epochs[job.batches - 1].operators.values()
         size, rows = sum(each.state_bytes for each in held), sum(each.state_rows for each in held)
         result = timed(job, query.streaming_query, report.rows_out, patience, (size, rows), moved)
-        told = job.modelled(materialize)
-        if told is None or not all(epoch.place.startswith("in tasks") for epoch in report.epochs[: job.batches]):
+        epochs = report.epochs[: job.batches]
+        told = job.modelled([epoch.left_behind for epoch in epochs])
+        if told is None:
             return result
-        return replace(result, modelled=moved / told)
+        ports = (port for epoch in epochs for operator in epoch.operators.values() for port in operator.ports)
+        result = replace(result, arrived=sum(port.bytes for port in ports) / told)
+        in_tasks = all(epoch.place.startswith("in tasks") for epoch in epochs)
+        return replace(result, modelled=moved / told) if in_tasks else result
 
 
 def spark_rocksdb(job: Job, patience: float) -> Timed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -79,8 +79,8 @@ class Job(Protocol):
         """How Spark's own operators run best."""
         ...
 
-    def modelled(self, materialize: Materialize) -> float | None:
-        """Bytes that shuffles write by the cost model, if it can tell."""
+    def modelled(self, left_behind: Sequence[Collection[str]]) -> float | None:
+        """Bytes that joins move by the cost model, if it can tell; in each epoch, some streams left payload behind."""
         ...
 
     def by_penstock(self, flow: Flow, spark: SparkSession, scan: Scan, materialize: Materialize) -> Stream:
@@ -265,13 +265,15 @@ class Joined:
         """RocksDB."""
         return base.ROCKSDB
 
-    def modelled(self, materialize: Materialize) -> float | None:
-        """Bytes that the cost model says that shuffles write, where all lineitems become results."""
-        if materialize == "auto" or self.case.orders != "o":
-            return None
-        first = {name: sorted(self.files.parquet(name).iterdir())[0] for name in self.shape.streams}
+    def modelled(self, left_behind: Sequence[Collection[str]]) -> float | None:
+        """Bytes that joins move by the cost model; each epoch has an equal part of all rows and results."""
+        folders = {name: self.folder(name) for name in self.shape.streams}
+        first = {name: sorted(self.files.parquet(folder).iterdir())[0] for name, folder in folders.items()}
         some = {name: pa.parquet.read_table(path) for name, path in first.items()}
-        return moved("3-way" if self.case.shape == "3way" else "4-way", materialize, some, self.files.rows)
+        rows = {name: self.files.rows[folder] for name, folder in folders.items()}
+        shape: Literal["3-way", "4-way"] = "3-way" if self.case.shape == "3way" else "4-way"
+        parts = [moved(shape, {*folders} - {*left}, some, rows, self.matches) for left in left_behind]
+        return sum(parts) / len(parts)
 
     def folder(self, stream: str) -> str:
         """Which files a stream has."""
@@ -337,7 +339,7 @@ class Wide:
         """RocksDB."""
         return base.ROCKSDB
 
-    def modelled(self, materialize: Materialize) -> float | None:
+    def modelled(self, left_behind: Sequence[Collection[str]]) -> float | None:
         """The cost model is about joins of several streams."""
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 
@@ -16,23 +16,34 @@ _OFFSET = 4
 """Bytes that say where a text ends."""
 
 
-def moved(shape: Shape, mode: Mode, tables: Mapping[str, pa.Table], rows: Mapping[str, int] | None = None) -> float:
-    """Bytes that the joins move, if each lineitem has its order, its supplier and its customer.
+def moved(
+    shape: Shape,
+    mode: Mode | Collection[str],
+    tables: Mapping[str, pa.Table],
+    rows: Mapping[str, int] | None = None,
+    results: int | None = None,
+) -> float:
+    """Bytes that the joins move: early, late, or where the payload of some relations travels.
 
-    Tables may be a part of so many `rows`, as wide as they are.
+    Each lineitem has its supplier, each order its customer. So many lineitems have their order as there are `results`,
+    all of them unless that is given. Tables may be a part of so many `rows`, as wide as they are.
 
     >>> data = Tpch(0.001)
     >>> tables = {name: data.prefix(name, 100) for name in ("li", "o", "s", "c")}
-    >>> moved("3-way", "late", tables) < 0.5 * moved("3-way", "early", tables)
+    >>> moved("3-way", "late", tables) < 0.5 * moved("3-way", ["li"], tables) < moved("3-way", "early", tables)
     True
     """
     plan = PLANS[shape]
     count = rows or {name: table.num_rows for name, table in tables.items()}
     relations = {name: _relation(name, tables[name], count[name]) for name in plan.rels}
-    facts = {rels: "li" if "li" in rels else "o" for node in plan.intermediates for rels in [frozenset(node.rels)]}
-    counted = {rels: float(count[name]) for rels, name in facts.items()}
-    load = JoinLoad(relations, counted={**counted, frozenset(plan.rels): float(count["li"])})
-    return predict_join(plan, load, plan.rels if mode == "early" else ()).communication
+    found = count["li"] if results is None else results
+    counted = {frozenset(plan.rels): float(found)}
+    for node in plan.intermediates:
+        several = found if {"li", "o"} <= node.rels else count["li" if "li" in node.rels else "o"]
+        counted[frozenset(node.rels)] = float(several)
+    load = JoinLoad(relations, counted=counted)
+    carried = plan.rels if mode == "early" else () if mode == "late" else mode
+    return predict_join(plan, load, carried).communication
 
 
 def prefixes(scale: float, payload: int, lines: int) -> dict[str, pa.Table]:

@@ -44,14 +44,33 @@ def test_a_quick_run_has_the_cases_that_ratios_are_named_after(bench: ModuleType
     assert bench.QUICK_FLINK in bench.FLINKS
 
 
-def test_the_model_tells_what_early_and_late_move_where_every_line_becomes_a_result(jobs: ModuleType, files: Any):
-    case = jobs.Joined(jobs.CASES["3way-3k"], files)
+def test_the_model_tells_what_joins_move_early_late_in_part_and_with_few_results(jobs: ModuleType, files: Any):
+    case, low = (jobs.Joined(jobs.CASES[f"3way-3k{rate}"], files) for rate in ("", "-low"))
     rows = files.rows
     # To its partner and once more as a partial result: 3 KB and the other columns, or 40 B of keys, time and place.
-    assert case.modelled("early") > 2 * 3072 * rows["li"]
-    assert case.modelled("late") == 40 * rows["li"] + 40 * rows["o"] + 32 * rows["s"] + 80 * rows["li"]
-    assert case.modelled("auto") is None
-    assert jobs.Joined(jobs.CASES["3way-3k-low"], files).modelled("late") is None
+    assert case.modelled([()]) > 2 * 3072 * rows["li"]
+    late = [("li", "o", "s")]
+    assert case.modelled(late) == 40 * rows["li"] + 40 * rows["o"] + 32 * rows["s"] + 80 * rows["li"]
+    assert low.modelled(late) == 40 * rows["li"] + 40 * rows["o-low"] + 32 * rows["s"] + 80 * low.matches
+    switched = case.modelled([(), ("li",), ("li", "o", "s"), ("li", "o", "s")])
+    assert switched == pytest.approx((case.modelled([()]) + case.modelled([("li",)]) + 2 * case.modelled(late)) / 4)
+    four = jobs.Joined(jobs.CASES["4way-3k-low"], files)
+    assert four.modelled([("li", "s", "o", "c")]) == (
+        40 * rows["li"] + 32 * rows["s"] + 40 * rows["o-low"] + 32 * rows["c"] + 72 * (rows["li"] + rows["o-low"])
+    )
+
+
+def test_the_json_has_bytes_by_case_as_far_as_they_were_measured(bench: ModuleType):
+    own = bench.Timed(6, 1, 1, 2.0, 2, state=40.44, modelled=0.953, arrived=1.04)
+    here = bench.Timed(6, 1, 1, 2.0, 2, state=53.0, arrived=0.9)
+    assert bench.sizes(
+        {"late@3way-3k": own, "late@3way-0": here, "flink-rocksdb@3way-0": bench.Timed(6, 1, 1, 2, 2)}
+    ) == {
+        "state": {"late@3way-3k": 40.44, "late@3way-0": 53.0},
+        "shuffle": {"late@3way-3k": 0.95},
+        "arrived": {"late@3way-3k": 1.04, "late@3way-0": 0.9},
+    }
+    assert bench.sizes({}) == {}
 
 
 def test_a_stream_is_divided_over_its_micro_batches_in_order(jobs: ModuleType, files: Any):
