@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 
 import penstock as pk
@@ -70,3 +72,14 @@ def test_payload_that_spark_would_scan_is_guessed_to_cost_what_tasks_take():
         late, why = guessed(a._node, width, 1, operators_needed(flow._sinks))
         assert late is stays
         assert why.startswith("for a million rows that all become results, predicted to take")
+
+
+def test_f18_a_restart_goes_on_with_what_was_learned_of_every_source():
+    once, begun, resumed = (homes(room=70e6) for _ in range(3))
+    after(once, 3, results=25 * COUNT)
+    after(begun, 3, results=25 * COUNT)
+    resumed.resume(json.loads(json.dumps(begun.saved())))
+    for results in (25 * COUNT, COUNT, 0, 0, 0, 0, 0, 0):
+        assert after(resumed, 1, results) == after(once, 1, results)
+    assert resumed.saved() == once.saved()
+    assert after(once, 0, 0) == {"a", "b"}

@@ -3,13 +3,21 @@
 Payload that travels is decoded, moved and kept once for each store that it comes to, and again with every partial
 result. Payload that stays is decoded for the rows that become results, kept on a local disk, and found by a number.
 Results have it in both cases.
+
+What a flow's sources take adds up. Unlike between the stores of the multi-way spec (§2.10), a result does not visit one
+source after the other, with the payload of those before: each payload is read from its own files and goes straight
+into the result. So what is cheapest for each source alone is the cheapest of all 2ⁿ ways to leave payload behind or
+not, with one exception: rows of all sources share the room in the driver. Where they do not all fit,
+`cheapest_to_carry` tries every set.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import combinations
+from typing import Any, NamedTuple
 
 from penstock.core.files import Payload
 from penstock.planner.multi_way.switching import Switching
@@ -41,8 +49,14 @@ _GUESSED = 0.25
 _LATEST = 0.3
 """The weight of the latest epoch in what is expected of the next."""
 
-_DWELL = 3
-"""Epochs with rows before another change."""
+_DWELL = 5
+"""Epochs with rows before another change (§6-13)."""
+
+_FILLING = 3
+"""First epochs in which each row is taken to become one result at least."""
+
+_TRIED = 8
+"""Up to this many sources every set of those whose payload travels is tried."""
 
 
 _STAYS: dict[Payload, str] = {"source": "stays in the files", "segments": "is put into segments once"}
@@ -88,11 +102,16 @@ class HomePilot:
     _running: Switching = field(init=False)
     _cramped: bool = field(init=False)
     """Whether tasks have too little memory to fetch payload in large pieces, whatever `room` turns out to be."""
+    latest: float = field(init=False)
+    """The bytes that may stay of a row of the latest epoch, in the mean; `width` follows it."""
     _seen: Seen | None = None
     _beside: float = 0.0
     _epochs: int = 0
+    _given: float = field(init=False)
+    """The room that there was at the start."""
 
     def __post_init__(self) -> None:
+        self.latest, self._given = self.width, self.room
         first = self.costs(_FIRST, _FIRST * self.joins, _FIRST)
         stays = first["source"] < (1 - _GUESSED) * first["row"]
         self._running = Switching("source" if stays else "row", since=-_DWELL, dwell=_DWELL)
@@ -131,14 +150,21 @@ class HomePilot:
             f"{costs['source']:.1f} s if not"
         )
 
-    def learn(self, rows: int, partials: int, results: int, beside: float = 0.0) -> None:
-        """An epoch is done, in which rows of other sources brought so many bytes of payload `beside` these.
+    def learn(self, rows: int, partials: int, results: int, beside: float = 0.0, width: float | None = None) -> None:
+        """An epoch is done, in which rows of other sources brought so many bytes of payload `beside` these."""
+        if self.saw(rows, partials, results, width):
+            self.decide(beside)
 
-        While windows fill, rows come into more results from epoch to epoch: then the latest tells most, and in the
-        first epochs each row is taken to become one result at least.
+    def saw(self, rows: int, partials: int, results: int, width: float | None = None) -> bool:
+        """Take note of an epoch, in which the payload of a row had `width` bytes; whether there is something to note.
+
+        While windows fill, rows come into more results from epoch to epoch: then the latest tells most.
         """
         if not rows:
-            return
+            return False
+        if width is not None:
+            self.latest = width
+            self.width = width if self._seen is None else (1 - _LATEST) * self.width + _LATEST * width
         latest = Seen(rows, partials, results)
         before = self._seen or latest
         smoothed = (1 - _LATEST) * before.rows + _LATEST * rows
@@ -150,13 +176,71 @@ class HomePilot:
             ),
         )
         self._epochs += 1
-        known = self._seen
-        if self._epochs <= _DWELL:
-            known = known._replace(results=max(known.results, known.rows))
+        return True
+
+    def decide(self, beside: float) -> None:
+        """Choose for the next epoch, in which rows of other sources are to bring so many bytes beside these."""
+        known = self._expected
+        if known is None:
+            return
         self._beside = beside
         running = self._running.after(self._epochs, self.costs(*known, beside))
         self.changes += running.current != self._running.current
         self._running = running
+
+    @property
+    def _expected(self) -> Seen | None:
+        """What the next epoch is expected to have; in the first ones, each row becomes one result at least."""
+        known = self._seen
+        if known is None or self._epochs > _FILLING:
+            return known
+        return known._replace(results=max(known.results, known.rows))
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it may choose, and knows by what."""
+        return self.asked == "auto" and not self._cramped and self._seen is not None
+
+    def load(self) -> tuple[float, float]:
+        """The bytes of payload that rows would bring in the next epoch, and the seconds that it takes if it stays."""
+        known = self._expected
+        if known is None:
+            return 0.0, 0.0
+        return self.width * (known.rows + known.partials), self.costs(*known)["source"]
+
+    def bringing(self, beside: float) -> float:
+        """Seconds for payload that travels, with so many bytes of other sources beside it."""
+        known = self._expected
+        return 0.0 if known is None else self.costs(*known, beside)["row"]
+
+    def as_dict(self) -> dict[str, Any]:
+        """What JSON can write: what was learned, so that a restart goes on with it."""
+        return {
+            "running": self._running.as_dict(),
+            "seen": self._seen,
+            "beside": self._beside,
+            "epochs": self._epochs,
+            "changes": self.changes,
+            "width": self.width,
+            "latest": self.latest,
+            "room": None if self.room == self._given else [self._given, self.room],
+        }
+
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        """Go on with what `as_dict` gave. How much room there is holds for the same memory only.
+
+        >>> before, after = HomePilot("auto", width=3000), HomePilot("auto", width=3000)
+        >>> before.learn(rows=1000, partials=0, results=90_000)
+        >>> after.resume(before.as_dict())
+        >>> after == before
+        True
+        """
+        self._running = Switching.from_dict({**saved["running"], "dwell": _DWELL})
+        self._seen = None if saved["seen"] is None else Seen(*saved["seen"])
+        self._beside, self._epochs, self.changes = saved["beside"], saved["epochs"], saved["changes"]
+        self.width, self.latest = saved["width"], saved["latest"]
+        if saved["room"] is not None and saved["room"][0] == self._given:
+            self.room = saved["room"][1]
 
     def says(self) -> str:
         """Where payload is, and why, in words."""
@@ -173,3 +257,45 @@ class HomePilot:
             f"{where}: predicted to take {costs['row']:.3f} s per epoch if it travels, {costs['source']:.3f} s if not"
             f"{changed}"
         )
+
+
+def cheapest_to_carry(pilots: Mapping[str, HomePilot]) -> frozenset[str]:
+    """The sources whose payload is to travel so that all together take least, by what their pilots have seen.
+
+    Sources that may not choose stay as they are. At a tie what runs goes on.
+
+    >>> pilots = {name: HomePilot("auto", width, room=60e6) for name, width in (("a", 1000), ("b", 300))}
+    >>> for pilot in pilots.values():
+    ...     pilot.learn(30_000, 0, 1_300_000)
+    >>> sorted(cheapest_to_carry(pilots))
+    ['a', 'b']
+    >>> for pilot in pilots.values():
+    ...     pilot.room = 35e6
+    >>> sorted(cheapest_to_carry(pilots))
+    ['a']
+    """
+    free = [name for name, pilot in pilots.items() if pilot.is_free]
+    running = frozenset(name for name, pilot in pilots.items() if not pilot.late)
+    loads = {name: pilot.load() for name, pilot in pilots.items()}
+    bound = running - {*free}
+    if len(free) > _TRIED:
+        return running
+
+    def cost(carried: frozenset[str]) -> float:
+        together = math.fsum(loads[name][0] for name in carried)
+        brought = (pilots[name].bringing(together - loads[name][0]) for name in carried)
+        return math.fsum(brought) + math.fsum(loads[name][1] for name in pilots.keys() - carried)
+
+    best, least = running, cost(running)
+    for carried in _subsets(free):
+        amount = cost(bound | carried)
+        if amount < least * (1 - 1e-9):
+            best, least = bound | carried, amount
+    return best
+
+
+def _subsets(names: Sequence[str]) -> list[frozenset[str]]:
+    """All of them, the largest first, and of those of a size the ones with the last names."""
+    return [
+        frozenset(some) for size in range(len(names), -1, -1) for some in combinations(tuple(reversed(names)), size)
+    ]

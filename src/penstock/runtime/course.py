@@ -48,6 +48,7 @@ class Course:
         """The pilots of the operators whose method was left open."""
         self.homes = Homes(self.sources, self.operators, self.share // IN_FLIGHT)
         """Where the payload of sources is kept."""
+        self.homes.resume(ledger.homes)
         self._joins = SeveralStreams(self.operators, [sink.node for sink in sinks], self.homes)
         self._reports: dict[str, OperatorReport] = {}
         """The reports of operators in the running epoch."""
@@ -217,6 +218,7 @@ class Course:
             units={**self.ledger.units, **{name: first + count for name, (first, count) in plan.late.items()}},
             kept=self.homes.kept(self.ledger.kept, plan, states, behind or {}),
             joins=joins,
+            homes=self.homes.saved(),
             sites=plan.sites,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from penstock.core.budget import show_bytes
 from penstock.core.operator import State
@@ -11,7 +12,7 @@ from penstock.core.rows import PLACE
 from penstock.core.time import TIME_MAX, TIME_MIN, Time
 from penstock.flow.graph import OperatorNode, SourceNode, ahead_of, sources_of, walk
 from penstock.flow.report import OperatorReport
-from penstock.planner.payload import HomePilot
+from penstock.planner.payload import HomePilot, cheapest_to_carry
 from penstock.storage.versioned import Kept, Plan
 
 _LESS = 0.8
@@ -41,29 +42,47 @@ class Homes:
             for source in self._sources
         }
 
-    def learn(self, rows: Mapping[str, int], operators: Mapping[str, OperatorReport], in_driver: bool = True) -> None:
-        """Learn from an epoch: how many rows each source had, and how many results they were in.
+    def learn(
+        self,
+        rows: Mapping[str, int],
+        operators: Mapping[str, OperatorReport],
+        in_driver: bool = True,
+        widths: Mapping[str, float] | None = None,
+    ) -> None:
+        """Learn from an epoch: how many rows each source had, how wide they were, and how many results they were in.
 
         An epoch that did not run in the driver shows that there is less room in it than assumed.
         """
-        brought = {name: pilot.brings for name, pilot in self.pilots.items()}
-        together = math.fsum(brought.values())
+        together = math.fsum(pilot.brings for pilot in self.pilots.values())
+        noted = []
         for source in self._sources:
             pilot = self.pilots[source.name]
             out = {node: operators[node.name].rows_out for node in _met(source, self._operators)}
             partials = sum(out[node] for node in _partials(source, self._operators))
             if not in_driver and together:
                 pilot.room = min(pilot.room, _LESS * together)
-            # One after the other: two sources that fit alone may not fit together.
-            beside = math.fsum(size for name, size in brought.items() if name != source.name)
-            pilot.learn(rows[source.name], partials, sum(out.values()) - partials, beside)
-            brought[source.name] = pilot.brings
+            if pilot.saw(rows[source.name], partials, sum(out.values()) - partials, (widths or {}).get(source.name)):
+                noted.append(source.name)
+        # Two sources that fit the driver alone may not fit together.
+        carried = cheapest_to_carry(self.pilots)
+        brought = {name: self.pilots[name].load()[0] for name in carried}
+        for name in noted:
+            self.pilots[name].decide(math.fsum(size for other, size in brought.items() if other != name))
+
+    def saved(self) -> dict[str, Any]:
+        """What was learned of each source, for a ledger."""
+        return {name: pilot.as_dict() for name, pilot in self.pilots.items()}
+
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        """Go on with what an earlier start of the flow has learned."""
+        for name in self.pilots.keys() & saved.keys():
+            self.pilots[name].resume(saved[name])
 
     def told(self, in_segments: Mapping[str, int]) -> list[str]:
         """Lines for `explain()` on where payload is; `in_segments` are the bytes there, by source."""
         return [
             f"payload of {source.name} ({', '.join(sorted('.'.join(path) for path in source.lets_go))}; about "
-            f"{source.width:.0f} B a row) {self.pilots[source.name].says()}"
+            f"{self.pilots[source.name].width:.0f} B a row) {self.pilots[source.name].says()}"
             + (f"; {show_bytes(in_segments[source.name])} are in segments" if source.name in in_segments else "")
             for source in self._sources
         ]

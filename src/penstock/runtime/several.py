@@ -46,7 +46,8 @@ class SeveralStreams:
                 counts.append(Statistics().probed(tree.rels, port.rows, port.bytes))
                 if not tree.children:
                     (rel,) = tree.rels
-                    stayed = sum(source.width for source in joined.sources[rel] if source.name in plan.late)
+                    homes = self._homes_of(joined, rel)
+                    stayed = sum(home.latest for name, home in homes.items() if name in plan.late)
                     # Columns that only later joins look at are keys all the same.
                     payload = max(0, port.payload - round(joined.later(rel) * port.rows))
                     keys = port.bytes - payload

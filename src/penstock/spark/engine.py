@@ -24,7 +24,7 @@ from penstock.runtime.epoch import taken_by_one
 from penstock.runtime.records import ShardRecord
 from penstock.runtime.tracks import ended, followed, woken
 from penstock.spark.assembly import Assembly
-from penstock.spark.file_stream import path_in_log
+from penstock.spark.file_stream import FileStream, path_in_log
 from penstock.spark.frames import EpochFrames
 from penstock.spark.here import EpochHere, columns_here
 from penstock.spark.inputs import check_inputs
@@ -34,6 +34,7 @@ from penstock.spark.segmenting import Segmenting
 from penstock.spark.tables import pinned_on_spark
 from penstock.spark.tasks import EpochTasks
 from penstock.storage.files import sync_tree
+from penstock.storage.payload import width_in
 from penstock.storage.scans import size_of
 from penstock.storage.versioned import Checkpoint, Ledger, Plan, state_from_json
 
@@ -214,11 +215,9 @@ class Engine:
         finally:
             self._written()
         done = clock.perf_counter()
-        ledger, operators = self._settle(plan, frames, seen)
+        ledger, operators = self._settle(plan, frames, seen, ran, files)
         self.checkpoint.commit(ledger)
         self._clean(ledger, frames.attempt)
-        came = {name: counted.seen.rows for name, counted in seen.items()}
-        self.course.homes.learn(came, operators, in_driver=ran == "driver")
         self._rows = sum(counted.seen.rows + counted.late + counted.no_time for counted in seen.values())
         size = self._rows if self.assembly.frames else plan.size
         self.placement.learn(ran, size, clock.perf_counter() - begun, self._alone(operators))
@@ -314,7 +313,12 @@ class Engine:
         return table
 
     def _settle(
-        self, plan: Plan, frames: EpochFrames | EpochHere, seen: Mapping[str, Counted]
+        self,
+        plan: Plan,
+        frames: EpochFrames | EpochHere,
+        seen: Mapping[str, Counted],
+        ran: Place,
+        files: Mapping[SourceNode, Sequence[InputFile]],
     ) -> tuple[Ledger, dict[str, OperatorReport]]:
         """The version this epoch leaves, from what its shards staged."""
         states: dict[str, tuple[State, ...]] = {}
@@ -327,6 +331,13 @@ class Engine:
             reports[name] = self.course.report(node, plan, frames.tracks, records, states[name])
             size = sum(record.bytes_in for record in records)
             self.assembly.experience.saw(node, reports[name].rows_in, size)
+        came = {name: counted.seen.rows for name, counted in seen.items()}
+        widths = {
+            source.name: width
+            for source, some in files.items()
+            if source.row is not None and (width := _width(source, some)) is not None
+        }
+        self.course.homes.learn(came, reports, ran == "driver", widths)
         behind = {name: (seen[name].seen.max_time, size) for name, size in self._sizes(plan).items()}
         return self.course.left(plan, frames.tracks, frames.followed(seen), states, behind), reports
 
@@ -355,6 +366,13 @@ class Engine:
 def _new_attempt(plan: Plan) -> str:
     """A name for an attempt at an epoch: what others have left is none of its business."""
     return f"{plan.epoch:08d}-{uuid.uuid4().hex[:8]}"
+
+
+def _width(source: SourceNode, files: Sequence[InputFile]) -> float | None:
+    """About how many bytes of payload a row of an epoch's files has, as they say themselves."""
+    if not isinstance(source.data, FileStream):
+        return None
+    return width_in(source.data.files, [file.path for file in files], source.lets_go)
 
 
 def _size(file: InputFile) -> int:

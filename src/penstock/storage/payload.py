@@ -396,8 +396,20 @@ def width_of(files: Files, paths: Paths) -> float:
     with suppress(Exception):
         first = next(name for name in listed_files(files) if size_of(name)) if files.format == "parquet" else None
         if first is not None:
-            return _measured(first, columns)
+            size, rows = _measured(first, columns)
+            return size / max(1, rows)
     return sum(map(_width, columns.types))
+
+
+def width_in(files: Files, names: Sequence[str], paths: Paths) -> float | None:
+    """About how many bytes some columns take in a row of some files, as their footers say; None if nobody knows."""
+    asked = names[:: max(1, -(-len(names) // _FOOTERS))]
+    if files.inside == "parquet" and asked:
+        with suppress(Exception):
+            columns = pruned(files.columns, paths)
+            sizes, rows = zip(*(_measured(name, columns) for name in asked if size_of(name)), strict=True)
+            return float(sum(sizes) / sum(rows))
+    return None
 
 
 def sizes_of(files: Files) -> Sizes | None:
@@ -426,14 +438,15 @@ def sizes_of(files: Files) -> Sizes | None:
     return None
 
 
-def _measured(path: str, columns: pa.Schema) -> float:
+def _measured(path: str, columns: pa.Schema) -> tuple[int, int]:
+    """The bytes that some columns of a Parquet file have, and its rows."""
     about = pq.read_metadata(path)
     leaves = {leaf for field in columns for leaf, _ in leaves_of(field.name, field.type)}
     size = 0
     for group in range(about.num_row_groups):
         chunks = (about.row_group(group).column(n) for n in range(about.num_columns))
         size += sum(c.total_uncompressed_size for c in chunks if _leads_to(c.path_in_schema, leaves))
-    return float(size / max(1, about.num_rows))
+    return size, about.num_rows
 
 
 def _leads_to(path: str, leaves: Iterable[str]) -> bool:

@@ -161,6 +161,8 @@ class Ledger:
     """and which of them rows in state may be in."""
     joins: Mapping[str, Any] = field(default_factory=dict)
     """What was counted of each join of several streams."""
+    homes: Mapping[str, Any] = field(default_factory=dict)
+    """What was learned of each source whose rows may leave payload behind."""
     sites: int = 0
     """How many sites there are for rows that may be anywhere: as many as the first epoch had shards; 0 before it."""
 
@@ -187,6 +189,7 @@ class Ledger:
             "units": self.units,
             "kept": self.kept,
             "joins": self.joins,
+            "homes": self.homes,
             "sites": self.sites,
         }
 
@@ -206,6 +209,7 @@ class Ledger:
             units=record.get("units", {}),
             kept=_kept(record),
             joins=record.get("joins", {}),
+            homes=record.get("homes", {}),
             sites=record.get("sites", 0),
         )
 
