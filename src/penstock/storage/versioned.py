@@ -7,10 +7,12 @@ from n-1, by the same plan, so that it does the same; leftovers of attempts are 
     flow.json          what the flow is: sources, operators, plans of joins, state format
     start.json         what sources promised, and operators got, at the last start
     plan/n.json        what epoch n is about to do: bounds, clock, shards; kept until n+1 is planned
-    ledger/n.json      what epoch n left: bounds, the pages of every shard of every operator, and counts of joins
+    ledger/n.json      what epoch n left: bounds, the pages of every shard of every operator, counts of joins, and what
+                       was learned of where payload is kept
     lease/             which driver may commit
     staged/…           what the shards of an epoch have done, before it is committed
     state/<operator>/  pages
+    partials.json      which columns partial results of joins of several streams keep
     payload.json       which columns of which sources rows may leave behind
     payload/<source>/  which files, row groups of them, or segments rows that did are in; and the segments
     tables/<operator>/ master tables that were given as rows
