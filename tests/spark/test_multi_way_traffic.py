@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,6 +24,7 @@ from lab.workloads.tpch import KB, Tpch, widths
 from lab.workloads.visits import ON, PLAN, Visits
 from penstock.planner.payload import HomePilot
 from penstock.spark.frames import EpochFrames
+from penstock.storage.versioned import Checkpoint, Ledger
 
 pytestmark = [pytest.mark.spark, pytest.mark.own_place]
 
@@ -196,3 +198,77 @@ def test_f34_arrivals_in_no_order_give_what_sql_gives_epoch_after_epoch(spark, t
     assert 1e6 * held[-1] < 100 * (rows + len(expected) + visits.hours * 60 * visits.rate)
     assert (moved > 0).all()
     assert {measure.name for measure in (stream.LOOK_UP, stream.FETCH, stream.RESULTS)} <= point.paths.keys()
+
+
+QUIET, BUSY = 1, 60
+"""Places by which a visit is described: each makes one result."""
+PHASES = [QUIET] * 2 + [BUSY] * 2 + [QUIET] * 9 + [BUSY] * 2
+"""Of each epoch, how many results a visit becomes."""
+STOPPED = 6
+"""Epochs before the flow stops, and starts again."""
+
+
+def phase(epoch: int, each: int) -> dict[str, pa.Table]:
+    """Visits of one epoch that meet only rows of the same epoch, with texts that cannot be compressed."""
+    rng = np.random.default_rng(epoch)
+
+    def text(count: int, size: int) -> pa.Array:
+        return pa.array([rng.bytes(size // 2).hex() for _ in range(count)])
+
+    rows, places = 120, 4
+    ids, where = 1000 * epoch + np.arange(rows), 10 * epoch + np.arange(rows) % places
+    described = np.repeat(10 * epoch + np.arange(places), each)
+    streams = {
+        "v": {"person": ids, "place": where, "visit": ids, "remark": text(rows, 160)},
+        "u": {"person": ids, "profile": text(rows, 160)},
+        "p": {"place": described, "n": np.arange(described.size)},
+    }
+    return {
+        name: pa.table({**columns, "t": pa.array(range(len(next(iter(columns.values())))), pa.int64())})
+        for name, columns in streams.items()
+    }
+
+
+def test_f18_measured_results_alone_make_a_join_early_and_late_again_across_a_restart(spark, tmp_path, monkeypatch):
+    """Late as long as visits become one result each, early while they become sixty: nobody asks for it."""
+    ledgers, commit = [], Checkpoint.commit
+
+    def noted(self: Checkpoint, ledger: Ledger) -> None:
+        ledgers.append(ledger)
+        commit(self, ledger)
+
+    monkeypatch.setattr(Checkpoint, "commit", noted)
+    epochs = [phase(epoch, each) for epoch, each in enumerate(PHASES)]
+    found, left, said = [], [], []
+    for begin, end in ((0, STOPPED), (STOPPED, len(PHASES))):
+        for number in range(begin, end):
+            for name, rows in epochs[number].items():
+                measured.add(tmp_path / name, number, rows)
+        flow = pk.Flow(spark, checkpoint=str(tmp_path / "checkpoint"), memory="256 MB", shards=1)
+        streams = {name: flow.parquet(tmp_path / name, time="t", name=name, max_files=1) for name in "vup"}
+        joined = flow.join(**streams, on=list(ON), plan=PLAN, name="visits")
+        out = joined.select("visit", "remark", "profile", "n").to_memory()
+        query = flow.run(end=end == len(PHASES))
+        left += [epoch.left_behind for epoch in query.progress().epochs if sum(epoch.rows_in.values())]
+        said.append((query.progress().switches, str(query.explain())))
+        found.append(out.table())
+    # The first busy epoch tells; the way back takes until the mean has come down, and the dwell is over.
+    late = [{"v", "u"} <= {*each} for each in left]
+    assert late == [True] * 3 + [False] * 6 + [True] * 5 + [False]
+    assert said[0][0] == {"u": [3], "v": [3]}
+    assert said[1][0] == {"u": [9, 14], "v": [9, 14]}
+    assert "v is early: payload of v travels with the rows" in said[0][1]
+    assert "changed 1 times" in said[0][1]
+    assert "changed 3 times" in said[1][1]
+    with duckdb.connect() as engine:
+        for name in "vup":
+            engine.register(name, pa.concat_tables([epoch[name] for epoch in epochs]))
+        asked = f"SELECT visit, remark, profile, n FROM v, u, p WHERE {' AND '.join(ON)}"
+        expected = Counter(engine.sql(asked).fetchall())
+    rows = pa.concat_tables(found)
+    assert Counter(zip(*(column.to_pylist() for column in rows.columns), strict=True)) == expected
+    # Pages only come: those of before a switch are there after it, whatever rows carry then.
+    for before, after in pairwise(ledgers[: len(PHASES)]):
+        if (before.epoch + 1) in (3, 9, 14):
+            for operator in after.states:
+                assert before.names(operator) <= after.names(operator)
