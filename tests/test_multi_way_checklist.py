@@ -28,6 +28,7 @@ FILES = (
     "spark/drivers/test_multi_way_kills.py",
     "spark/test_multi_way*.py",
     "spark/test_payload.py",
+    "storage/test_payload.py",
 )
 """Where F stands for the checklist of multi-way joins; elsewhere it is that of another source."""
 

@@ -21,7 +21,7 @@ from pyarrow import csv
 from penstock.core.errors import SourceError, StateError
 from penstock.storage import arrays, payload
 from penstock.storage.alike import check_as_spark_reads, reads_alike
-from penstock.storage.payload import Home, Unit, forget_decoded, read_placed, sizes_of, width_of
+from penstock.storage.payload import Home, Unit, forget_decoded, read_placed, sizes_of, width_in, width_of
 from penstock.storage.scans import files_of
 
 ROWS = 11_000
@@ -337,3 +337,21 @@ class TestWholeFiles:
         for name, why in (("gone", "is gone"), ("broken", "cannot be read as parquet")):
             with pytest.raises(SourceError, match=f"{name}.parquet {why}"):
                 check_as_spark_reads(str(tmp_path / f"{name}.parquet"), pa.schema({"t": pa.int64()}))
+
+
+def test_f09_the_width_of_an_epoch_s_rows_is_the_mean_over_its_files(tmp_path):
+    """Weighted by rows; files of which nothing is known, or none, tell nothing."""
+    draw, names = np.random.default_rng(9), []
+    for number, (rows, size) in enumerate(((300, 160), (100, 400))):
+        names.append(str(tmp_path / f"{number}.parquet"))
+        texts = [draw.bytes(size // 2).hex() for _ in range(rows)]
+        pq.write_table(pa.table({"k": range(rows), "text": texts}), names[-1])
+    files, text = files_of("parquet", str(tmp_path), None, None, None), frozenset({("text",)})
+    assert width_in(files, names[:1], text) == pytest.approx(160, rel=0.06)
+    assert width_in(files, names, text) == pytest.approx((300 * 160 + 100 * 400) / 400, rel=0.06)
+    assert width_in(files, [], text) is None
+    assert width_in(files, [str(tmp_path / "gone.parquet")], text) is None
+    (tmp_path / "csv").mkdir()
+    (tmp_path / "csv" / "0.csv").write_text("k,text\n1,a\n")
+    lines = files_of("csv", str(tmp_path / "csv"), pa.schema({"k": pa.int64(), "text": pa.string()}), None, None)
+    assert width_in(lines, [str(tmp_path / "csv" / "0.csv")], text) is None
