@@ -45,9 +45,9 @@ COMPILED = {
 }
 
 
-def answers_there(spark: SparkSession, drawn: Sequence[Drawn]) -> list[Answer | None]:
+def answers_there(spark: SparkSession, drawn: Sequence[Drawn], ansi: str = "true") -> list[Answer | None]:
     """What expressions over the same rows give on Spark; None for those that it refuses."""
-    with settings(spark, {"spark.sql.session.timeZone": drawn[0].zone}):
+    with settings(spark, {"spark.sql.session.timeZone": drawn[0].zone, "spark.sql.ansi.enabled": ansi}):
         rows = drawn[0].rows
         whole = held(spark, rows)
         each = [whole.where(f"_row = {place}") for place in range(rows.num_rows)]
@@ -123,12 +123,12 @@ def compiled(spark: SparkSession, rows: DataFrame, texts: Sequence[str]) -> list
         return compiled(spark, rows, texts[:half]) + compiled(spark, rows, texts[half:])
 
 
-def compared(spark: SparkSession, drawn: Sequence[Drawn]) -> tuple[list[str], int]:
+def compared(spark: SparkSession, drawn: Sequence[Drawn], ansi: str = "true") -> tuple[list[str], int]:
     """A line for each expression that means something else in process than on Spark, and how many were compared."""
     failures, count = [], 0
     for _, some in groupby(drawn, key=lambda one: id(one.rows)):
         group = list(some)
-        for one, there in zip(group, answers_there(spark, group), strict=True):
+        for one, there in zip(group, answers_there(spark, group, ansi), strict=True):
             here = answer_here(one)
             count += here is not None
             wrong = difference(one, here, there) or difference_as_condition(one, here)
@@ -151,6 +151,22 @@ def test_random_expressions_that_do_not_go_by_the_zone_mean_the_same_in_every_zo
     assert not failures, f"{len(failures)} expressions differ in their zones:\n" + "\n".join(failures)
     of_instants = [one for one in free if re.search(r"\b(ts2?|st\.at)\b", one.expression)]
     assert len(drawn) == 1 or (count > len(drawn) * 0.2 and len(of_instants) > len(drawn) * 0.05)
+
+
+def test_random_expressions_that_do_not_go_by_ansi_mode_mean_the_same_without_it(spark, draws):
+    drawn = [draw_expression(seed) for seed in draws(180)]
+    free = [one for one in drawn if not goes_by_ansi(one)]
+    failures, count = compared(spark, free, ansi="false")
+    assert not failures, f"{len(failures)} expressions differ without ANSI mode:\n" + "\n".join(failures)
+    assert len(drawn) == 1 or count > len(drawn) * 0.2
+
+
+def goes_by_ansi(one: Drawn) -> bool:
+    """Whether an expression goes by ANSI mode, as far as it is known in process at all."""
+    try:
+        return evaluate.goes_by_ansi(f"{one.expression} AS r", one.rows.schema)
+    except ConfigError:
+        return True
 
 
 def goes_by_zone(one: Drawn) -> bool:

@@ -320,6 +320,55 @@ def test_what_does_not_depend_on_the_zone_runs_where_the_driver_is_in_any_zone(s
     assert out.table().column("v").cast(pa.int64()).to_pylist() == [1_593_570_610_000_000]
 
 
+TRICKY = pa.table({"t": [1, 2], "s": ["7", "x"], "i": pa.array([1, 2**31 - 1], pa.int32()), "l": [[4, 5], [4]]})
+"""A row that every expression has a value for, and one that none has a value for in ANSI mode."""
+
+BY_MODE = {"CAST(s AS INT)": [7, None], "i + 1": [2, -(2**31)], "5 / (t - 2)": [-5.0, None], "l[1]": [5, None]}
+"""Expressions, and what they are in ANSI mode and without, or without it only."""
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_goes_by_ansi_mode_is_null_or_wraps_around_without_it_wherever_the_flow_may_run(
+    spark, tmp_path, at, place
+):
+    at(lambda: place)
+    write(tmp_path / "in", 0, TRICKY)
+    with settings(spark, {"spark.sql.ansi.enabled": "false"}):
+        flow = pk.Flow(spark, checkpoint=f"{tmp_path}/c", memory="16 MB")
+        rows = flow.parquet(tmp_path / "in", time="t")
+        out = rows.select("t", *(f"{text} AS c{n}" for n, text in enumerate(BY_MODE))).to_memory()
+        shown = str(flow.run().explain())
+    found = out.table().sort_by("t").drop_columns(["t"])
+    assert found.to_pydict() == {f"c{n}": values for n, values in enumerate(BY_MODE.values())}
+    assert "ran in tasks that get their rows from Spark" in shown
+    assert "may depend on spark.sql.ansi.enabled, which is false, but Python computes in ANSI mode" in shown
+
+
+@pytest.mark.parametrize("expression", BY_MODE)
+@pytest.mark.parametrize("place", PLACES)
+def test_what_has_no_value_in_ansi_mode_is_an_error_wherever_the_flow_runs(spark, tmp_path, at, place, expression):
+    at(lambda: place)
+    write(tmp_path / "in", 0, TRICKY)
+    flow = pk.Flow(spark, checkpoint=f"{tmp_path}/c", memory="16 MB")
+    rows = flow.parquet(tmp_path / "in", time="t")
+    fine = rows.where("t = 1").select(f"{expression} AS v").to_memory()
+    wrong = rows.where("t = 2").select(f"{expression} AS v").to_memory()
+    with pytest.raises(FlowError):
+        flow.run()
+    assert fine.table().to_pydict() == {"v": BY_MODE[expression][:1]}
+    assert wrong.table().num_rows == 0
+
+
+def test_what_does_not_go_by_ansi_mode_runs_where_the_driver_is_in_either(spark, tmp_path):
+    write(tmp_path / "in", 0, TRICKY)
+    with settings(spark, {"spark.sql.ansi.enabled": "false"}):
+        flow = pk.Flow(spark, checkpoint=f"{tmp_path}/c", memory="16 MB")
+        rows = flow.parquet(tmp_path / "in", time="t").where("t % 2 = 1 AND s LIKE '7%'")
+        out = rows.select("t", "upper(s) AS s", "t / 2 AS half", "try_cast(s AS INT) AS n").to_memory()
+        assert "ran in the driver" in str(flow.run().explain())
+    assert out.table().to_pylist() == [{"t": 1, "s": "7", "half": 0.5, "n": 7}]
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_relative_paths_are_those_of_the_driver_though_it_went_to_another_folder(
     spark, tmp_path, monkeypatch, at, place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.core.errors import ConfigError
 from penstock.expressions import casing, times
-from penstock.expressions.kinds import INSTANT, INTEGERS, Value, decimal, literal
+from penstock.expressions.kinds import INSTANT, INTEGERS, Family, Value, decimal, literal
 
 _SPACE = r"[\x00-\x20]*"
 _WHOLE = rf"^{times.BLANK}[+-]?[0-9]+{times.BLANK}$"
@@ -77,6 +77,44 @@ def goes_by_zone(value: Value, to: str) -> bool:
     """
     families = {value.family, Value("", to).family}
     return "instant" in families and not families.isdisjoint(("string", "date", "timestamp"))
+
+
+def goes_by_ansi(value: Value, to: str) -> bool:
+    """Whether a cast may have another result where ANSI mode is off, as one that can fail has. Sure are those listed.
+
+    >>> goes_by_ansi(Value("n", "BIGINT"), "INTEGER"), goes_by_ansi(Value("n", "INTEGER"), "BIGINT")
+    (True, False)
+    """
+    family, target = value.family, Value("", to).family
+    if value.kind == to or family == "null":
+        return False
+    if {family, target} <= {"integer", "decimal"} and family in ("integer", "decimal"):
+        return not _fits(value, to)
+    return target not in _ANYWAY.get(family, ())
+
+
+_ANYWAY: dict[Family, tuple[Family, ...]] = {
+    "boolean": ("integer", "float", "string"),
+    "integer": ("float", "boolean", "string"),
+    "float": ("float", "boolean", "string"),
+    "decimal": ("float", "boolean"),
+    "string": ("binary",),
+    "date": ("timestamp", "instant", "string"),
+    "timestamp": ("date", "instant", "string"),
+    "instant": ("date", "timestamp", "string"),
+}
+"""Casts that give the same in both modes, besides those from number to wider number."""
+
+
+def _fits(value: Value, to: str) -> bool:
+    """Whether every whole number or decimal of a type, or the number that is written, has its digits in another."""
+    target = Value("", to)
+    if value.family == target.family == "integer":
+        return INTEGERS[value.kind] <= INTEGERS[to]
+    if target.family == "integer":
+        return False
+    (digits, scale), (room, places) = value.digits, target.digits
+    return scale <= places and digits - scale <= room - places
 
 
 def error(message: str, value: str | None = None) -> str:

@@ -104,12 +104,27 @@ def goes_by_zone(expression: str, columns: pa.Schema, sides: Sides | None = None
     >>> [goes_by_zone(text, columns) for text in ("price > 5", "at + INTERVAL 10 SECONDS", "hour(at)")]
     [False, False, True]
     """
+    return any(value.by_zone for value in _meanings(expression, columns, sides))
+
+
+def goes_by_ansi(expression: str, columns: pa.Schema, sides: Sides | None = None) -> bool:
+    """Whether an expression over some columns, or pairs, may have another value where Spark's ANSI mode is off.
+
+    >>> columns = pa.schema({"price": pa.int64(), "name": pa.string()})
+    >>> [goes_by_ansi(text, columns) for text in ("price > 5", "upper(name)", "price + 1", "cast(name AS INT)")]
+    [False, False, True, True]
+    """
+    return any(value.by_ansi for value in _meanings(expression, columns, sides))
+
+
+def _meanings(expression: str, columns: pa.Schema, sides: Sides | None) -> Iterator[Value]:
+    """What an expression over some columns, or pairs, computes."""
     known = _Columns(columns)
     if sides is not None:
         items: Iterable[_Item] = [known.bound(_parsed(expression), expression, _of_pairs(sides))]
     else:
         items = _items(expression, known)
-    return any(isinstance(item, _Computed) and item.value is not None and item.value.by_zone for item in items)
+    yield from (item.value for item in items if isinstance(item, _Computed) and item.value is not None)
 
 
 def _of_pairs(sides: Sides) -> Find:

@@ -228,6 +228,25 @@ FUNCTIONS: dict[str, Function] = {
 }  # fmt: skip
 """By their names in Spark; truncations by their units, too."""
 
+_IN_BOTH_MODES = """
+    upper lower length octet_length reverse concat concat_ws replace repeat left right substring trim ltrim rtrim btrim
+    lpad rpad startswith endswith contains instr translate md5 isnull isnotnull isnan positive bitnot sqrt exp ln log10
+    log2 pow sign sin cos tan atan atan2 degrees radians pi e year month day quarter weekofyear dayofyear dayofweek
+    weekday hour minute second datediff date_add date_sub add_months last_day to_date unix_seconds unix_millis
+    unix_micros date_from_unix_date
+"""
+"""Functions that give the same where ANSI mode is off, if the casts of their arguments do."""
+
+_IF_NOT_INTEGERS = ("abs", "negative")
+
+
+def goes_by_ansi(name: str, values: Sequence[Value]) -> bool:
+    """Whether a function of `FUNCTIONS` may give something else where Spark's ANSI mode is off."""
+    if name in _IF_NOT_INTEGERS:
+        return any(value.family == "integer" for value in values)
+    return name not in _IN_BOTH_MODES.split() and not name.startswith(("trunc ", "date_trunc "))
+
+
 _PARSED: dict[type, tuple[str, str]] = {
     exp.Upper: ("upper", "this"),
     exp.Lower: ("lower", "this"),

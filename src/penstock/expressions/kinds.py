@@ -60,6 +60,8 @@ class Value:
     """Whether computing it cannot be an error."""
     by_zone: bool = False
     """Whether it goes by the time zone of the session; known of a whole expression."""
+    by_ansi: bool = False
+    """Whether it may be another value where Spark's ANSI mode is off; known of a whole expression."""
     of: Value | None = None
     """The integer that a FLOAT was cast from: as a DOUBLE, Spark has all of its digits."""
 

@@ -16,7 +16,8 @@ from sqlglot import exp
 from penstock.core.errors import ConfigError
 from penstock.expressions import casing
 from penstock.expressions.casts import cast, error, goes_by_zone, widened
-from penstock.expressions.functions import FUNCTIONS, call_of, others_than
+from penstock.expressions.casts import goes_by_ansi as cast_goes_by_ansi
+from penstock.expressions.functions import FUNCTIONS, call_of, goes_by_ansi, others_than
 from penstock.expressions.kinds import INSTANT, INTEGERS, Value, check_condition, decimal, literal, quoted
 from penstock.expressions.patterns import Pattern, pattern
 from penstock.sql.dialect import SUFFIX, WRITTEN
@@ -87,7 +88,7 @@ _TYPES = {
 def in_duckdb(tree: exp.Expression, type_of: TypeOf) -> Value:
     """How DuckDB computes what `tree`, over columns that it knows, is in Spark."""
     meaning = Meaning(type_of)
-    return replace(meaning.of(tree), by_zone=meaning.by_zone)
+    return replace(meaning.of(tree), by_zone=meaning.by_zone, by_ansi=meaning.by_ansi)
 
 
 def typed_literals(tree: exp.Expression) -> Iterator[tuple[str, str]]:
@@ -106,6 +107,8 @@ class Meaning:
         self._type_of = type_of
         self.by_zone = False
         """Whether something that was translated goes by the time zone of the session."""
+        self.by_ansi = False
+        """Whether something that was translated may be another value where ANSI mode is off."""
 
     def of(self, node: exp.Expression) -> Value:
         """What a part of an expression is in DuckDB."""
@@ -130,6 +133,7 @@ class Meaning:
         self._check_precedence(node)
         rule = _RULES.get(type(node))
         if rule is not None:
+            self.by_ansi |= not isinstance(node, _IN_BOTH_MODES)
             return rule(self, node)
         return self._called(node)
 
@@ -165,6 +169,7 @@ class Meaning:
         except ConfigError as refused:
             raise ConfigError(f"{_written(node)}: {refused}") from None
         self.by_zone |= FUNCTIONS[name].goes_by_zone(values)
+        self.by_ansi |= goes_by_ansi(name, values)
         if found is None:
             raise ConfigError(f"{_written(node)} has arguments that are not supported in process. {_INSTEAD}")
         return found
@@ -172,7 +177,16 @@ class Meaning:
     def _as(self, value: Value, to: str, *, safe: bool = False) -> Value:
         """A value of another type."""
         self.by_zone |= goes_by_zone(value, to)
+        return self._cast_as(value, to, safe=safe)
+
+    def _cast_as(self, value: Value, to: str, *, safe: bool = False) -> Value:
+        self.by_ansi |= not safe and cast_goes_by_ansi(value, to)
         return cast(value, to, safe=safe)
+
+    def _widened(self, kinds: list[str]) -> str | None:
+        """The type that values of some types have in common. Without ANSI mode, a FLOAT and an integer are FLOATs."""
+        self.by_ansi |= "FLOAT" in kinds and not {*kinds} <= {"FLOAT", "DOUBLE"}
+        return widened(kinds)
 
     def _typed(self, sql: str) -> Value:
         return Value(sql, self._type_of(sql))
@@ -227,12 +241,13 @@ class Meaning:
             )
         if {a.family, b.family} <= {"integer", "decimal"} and "decimal" in (a.family, b.family):
             return self._decimals(node, a, b, sign)
-        kind = widened([a.kind, b.kind])
+        kind = self._widened([a.kind, b.kind])
         if kind is None:
             raise self._mixed(node, a, b)
         if not {a.family, b.family} <= {*_NUMBERS}:
             raise self._not_numbers(node, a)
         a, b = self._as(a, kind), self._as(b, kind)
+        self.by_ansi |= a.family == "integer"
         return Value(a.before(b, f"({a.sql} {sign} {b.sql})"), kind)
 
     def _decimals(self, node: exp.Binary, a: Value, b: Value, sign: str) -> Value:
@@ -279,14 +294,16 @@ class Meaning:
                 f"{_written(node)} divides decimals, and Spark's rules for the digits of the result are not supported "
                 f"in process. Cast one side to DOUBLE."
             )
+        self._by_divisor(b)
         a, b = self._as(a, "DOUBLE"), self._as(b, "DOUBLE")
         return self._unless_zero(node, a, b, f"({a.sql} / {b.sql})", "DOUBLE")
 
     def _remainder(self, node: exp.Binary) -> Value:
         a, b = self._numeric(node.this, node), self._numeric(node.expression, node)
-        kind = widened([a.kind, b.kind])
+        kind = self._widened([a.kind, b.kind])
         if kind is None or "decimal" in (a.family, b.family):
             raise _unknown(node, "Cast both sides to DOUBLE.")
+        self._by_divisor(b)
         a, b = self._as(a, kind), self._as(b, kind)
         result = f"({a.sql} % {b.sql})"
         if kind in INTEGERS and not b.number:
@@ -297,8 +314,14 @@ class Meaning:
         return self._unless_zero(node, a, b, result, kind)
 
     def _whole_part(self, node: exp.Binary) -> Value:
-        a, b = (self._as(self._integer(part, node), "BIGINT") for part in (node.this, node.expression))
+        a, b = self._integer(node.this, node), self._integer(node.expression, node)
+        self._by_divisor(b)
+        a, b = self._as(a, "BIGINT"), self._as(b, "BIGINT")
         return self._unless_zero(node, a, b, f"({a.sql} // {b.sql})", "BIGINT")
+
+    def _by_divisor(self, value: Value) -> None:
+        """Whether a division may be by zero, or overflow: it cannot by most numbers that are written."""
+        self.by_ansi |= not value.number or float(value.number) in (0, -1)
 
     def _unless_zero(self, node: exp.Expression, a: Value, b: Value, result: str, kind: str) -> Value:
         wrong = error(f"{_written(node)} divides by zero. try_divide gives NULL on Spark; here, divide by nullif(…, 0)")
@@ -428,7 +451,7 @@ class Meaning:
             raise _unknown(node)
         try:
             if isinstance(node.this, exp.Literal) and _WITH_OFFSET.search(node.this.this):
-                return cast(self.of(node.this), to, safe=safe)
+                return self._cast_as(self.of(node.this), to, safe=safe)
             return self._as(self.of(node.this), to, safe=safe)
         except ConfigError as refused:
             raise ConfigError(f"{_written(node)}: {refused}") from None
@@ -580,7 +603,7 @@ class Meaning:
         kinds = _kinds_of(values)
         if len(kinds) <= 1:
             return list(values)
-        kind = widened(kinds)
+        kind = self._widened(kinds)
         if kind is None and "VARCHAR" in kinds and len(kinds) == 2:
             other = next(kind for kind in kinds if kind != "VARCHAR")
             kind = "BIGINT" if other in INTEGERS else other if Value("", other).family in _READ else None
@@ -589,7 +612,7 @@ class Meaning:
     def _alike(self, node: exp.Expression, values: Sequence[Value]) -> list[Value]:
         """Values as the type of which one of them comes out."""
         kinds = _kinds_of(values)
-        return self._all_as(widened(kinds) if kinds else '"NULL"', node, values)
+        return self._all_as(self._widened(kinds) if kinds else '"NULL"', node, values)
 
     def _all_as(self, kind: str | None, node: exp.Expression, values: Sequence[Value]) -> list[Value]:
         if kind is None:
@@ -650,6 +673,47 @@ _RULES: dict[type, _Rule] = {
     exp.RegexpExtract: Meaning._found,
     exp.RegexpLike: Meaning._rlike,
 }
+
+_IN_BOTH_MODES = (
+    exp.Column,
+    exp.Dot,
+    exp.Literal,
+    exp.RawString,
+    exp.Boolean,
+    exp.Null,
+    exp.Paren,
+    exp.Neg,
+    exp.Negative,
+    *_ARITHMETIC,
+    exp.Div,
+    exp.Mod,
+    exp.IntDiv,
+    *_BITWISE,
+    exp.BitwiseXor,
+    *_COMPARISONS,
+    exp.Between,
+    exp.In,
+    exp.And,
+    exp.Or,
+    exp.Not,
+    exp.Is,
+    exp.Like,
+    exp.ILike,
+    exp.Escape,
+    exp.Case,
+    exp.If,
+    *_CHOICES,
+    exp.Nvl2,
+    exp.Nullif,
+    exp.Cast,
+    exp.TryCast,
+    exp.Array,
+    exp.Struct,
+    exp.RegexpReplace,
+    exp.RegexpExtract,
+    exp.RegexpLike,
+)
+"""What means the same with ANSI mode and without, if its parts do and unless its rule says otherwise."""
 
 
 def _number(text: str) -> Value:

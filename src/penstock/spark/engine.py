@@ -31,6 +31,7 @@ from penstock.spark.inputs import check_inputs
 from penstock.spark.lateness import Counted
 from penstock.spark.place import PLACES, Place, Placement
 from penstock.spark.segmenting import Segmenting
+from penstock.spark.session import Meant
 from penstock.spark.tables import pinned_on_spark
 from penstock.spark.tasks import EpochTasks
 from penstock.storage.files import sync_tree
@@ -63,7 +64,7 @@ class Engine:
         ledger = checkpoint.latest()
         table = partial(self._pinned, begins=ledger.epoch < 0)
         self.course = Course(sinks, memory, self._count_slots(), ledger, table)
-        columns = columns_here(self.course.operators, sinks, str(spark.conf.get("spark.sql.session.timeZone")))
+        columns = columns_here(self.course.operators, sinks, Meant.of(spark))
         known, why_not = (None, columns) if isinstance(columns, str) else (columns, None)
         self.assembly = Assembly.of(spark, sinks, checkpoint, self.course, known)
         self.placement = self._placement(why_not)

@@ -32,7 +32,7 @@ from penstock.spark.payload import detached_on_spark
 from penstock.spark.query import SparkQuery
 from penstock.spark.restarts import Start
 from penstock.spark.schemas import Schemas, select, steps_of
-from penstock.spark.session import create_file, file_system, names_in
+from penstock.spark.session import Meant, create_file, file_system, names_in
 from penstock.spark.sinks import sweep
 from penstock.spark.tables import FrameTable, read_table_on_spark
 from penstock.spark.types import arrow_columns
@@ -191,9 +191,8 @@ class SparkFlow(Flow):
                 make_folder(folder_for(checkpoint.pages(node.name), place), f"to={place!r}")
 
     def _engine(self, checkpoint: Checkpoint) -> Engine:
-        zone = str(self.spark.conf.get("spark.sql.session.timeZone"))
         narrow = narrowed_on_spark(self._sinks, checkpoint)
-        sinks, notes = detached_on_spark(narrow, checkpoint, zone, self._homes)
+        sinks, notes = detached_on_spark(narrow, checkpoint, Meant.of(self.spark), self._homes)
         engine = Engine(self.spark, sinks, checkpoint, self.memory, self.shards)
         engine.notes = [*self._scan_notes(), *notes]
         if engine.ledger.ended and not engine.course.has_all:

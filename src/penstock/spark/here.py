@@ -37,6 +37,7 @@ from penstock.spark.allocator import TrimmedBudget, allocating_within
 from penstock.spark.assembly import Assembly
 from penstock.spark.few import at_most, if_few
 from penstock.spark.lateness import Counted
+from penstock.spark.session import Meant
 from penstock.spark.sinks import deliver_tables, drops
 from penstock.spark.types import arrow_columns, union
 from penstock.spark.work import TURNED_AWAY
@@ -238,15 +239,15 @@ class _Workers:
 
 
 def columns_here(
-    operators: Sequence[OperatorNode], sinks: Sequence[Sink], zone: str
+    operators: Sequence[OperatorNode], sinks: Sequence[Sink], meant: Meant
 ) -> dict[SourceNode, pa.Schema] | str:
     """The columns to read of each source of a flow that can run here; else why it cannot.
 
-    It can if its expressions have the same meaning and types in process as on Spark, whose session is in this `zone`,
+    It can if its expressions have the same meaning and types in process as on Spark, whose session has these settings,
     and its keys the same hashes.
     """
     for node in walk(*(sink.node for sink in sinks), *operators):
-        reason = _differs(node) or (_needs_zone(node, zone) if zone not in _UTC else None)
+        reason = _differs(node) or _needs_session(node, meant)
         if reason is not None:
             return reason
     try:
@@ -259,12 +260,16 @@ _UTC = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "+00:00")
 """Names of the zone in which expressions are computed in process."""
 
 
-def _needs_zone(node: Node, zone: str) -> str | None:
-    """Why a step has another value in the zone of Spark's session than in UTC; None if it has not."""
+def _needs_session(node: Node, meant: Meant) -> str | None:
+    """Why a step may have another value in Spark's session than in UTC and in ANSI mode; None if it has not."""
+    if meant.zone in _UTC and meant.ansi:
+        return None
     for text, sides in _written(node):
         columns = node.columns if sides is not None else node.inputs[0].columns
-        if evaluate.goes_by_zone(text, columns, sides):
-            return f"{text!r} depends on the session's time zone, {zone}, but Python computes in UTC"
+        if meant.zone not in _UTC and evaluate.goes_by_zone(text, columns, sides):
+            return f"{text!r} depends on the session's time zone, {meant.zone}, but Python computes in UTC"
+        if not meant.ansi and evaluate.goes_by_ansi(text, columns, sides):
+            return f"{text!r} may depend on spark.sql.ansi.enabled, which is false, but Python computes in ANSI mode"
     return None
 
 

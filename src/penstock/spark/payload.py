@@ -27,6 +27,7 @@ from penstock.spark.file_stream import FileStream
 from penstock.spark.here import columns_here
 from penstock.spark.parquet_frames import ParquetScan, PlacedFrame, parquet_scan
 from penstock.spark.segments import SegmentStream, with_row
+from penstock.spark.session import Meant
 from penstock.storage.files import whole_path
 from penstock.storage.payload import Home, Paths, forget_decoded, width_of
 from penstock.storage.versioned import Checkpoint, Plan
@@ -38,7 +39,7 @@ _WIDE = 64
 
 
 def detached_on_spark(
-    sinks: Sequence[Sink], checkpoint: Checkpoint, zone: str, homes: Mapping[SourceNode, Payload]
+    sinks: Sequence[Sink], checkpoint: Checkpoint, meant: Meant, homes: Mapping[SourceNode, Payload]
 ) -> tuple[list[Sink], list[str]]:
     """The sinks of a flow whose rows may leave payload behind, as its first start decided, and why some may not.
 
@@ -55,7 +56,7 @@ def detached_on_spark(
         if any(latest.units.values()) or (first is not None and first.late):
             raise StateError.missing(checkpoint.records.path(_RECORD))
         begun = latest.epoch >= 0 or first is not None
-        columns = {} if begun else _columns(sinks, asked, scans, zone)
+        columns = {} if begun else _columns(sinks, asked, scans, meant)
         named = {source.name: sorted(map(list, paths)) for source, paths in columns.items()}
         record = {"flow": uuid.uuid4().hex, "columns": named}
         if not any(named.values()):
@@ -238,7 +239,7 @@ def _columns(
     sinks: Sequence[Sink],
     asked: Mapping[SourceNode, Payload],
     scans: Mapping[SourceNode, ParquetScan | str | None],
-    zone: str,
+    meant: Meant,
 ) -> dict[SourceNode, Paths]:
     """The columns that rows of sources may leave behind."""
     wanted = [
@@ -246,7 +247,7 @@ def _columns(
         for source, payload in asked.items()
         if payload != "row" and (payload == "segments" or not isinstance(scans[source], str))
     ]
-    if not wanted or isinstance(columns_here(operators_needed(sinks), sinks, zone), str):
+    if not wanted or isinstance(columns_here(operators_needed(sinks), sinks, meant), str):
         return {}
     columns = {}
     for source, paths in untouched(sinks, wanted).items():

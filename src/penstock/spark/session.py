@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -24,6 +24,19 @@ def settings(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]
                 session.conf.unset(name)
             else:
                 session.conf.set(name, value)
+
+
+class Meant(NamedTuple):
+    """The settings of a session that decide what expressions mean there."""
+
+    zone: str = "UTC"
+    ansi: bool = True
+
+    @classmethod
+    def of(cls, session: SparkSession) -> Meant:
+        """Those of a session."""
+        ansi = str(session.conf.get("spark.sql.ansi.enabled")).lower() == "true"
+        return cls(str(session.conf.get("spark.sql.session.timeZone")), ansi)
 
 
 def file_system(session: SparkSession, path: str) -> Any:
