@@ -18,8 +18,11 @@ import pytest
 import penstock as pk
 from penstock.core.errors import ConfigError, FlowError, SourceError
 from penstock.kernels.xxhash import xxhash64
+from penstock.spark.assembly import Assembly
+from penstock.spark.frames import EpochFrames
 from penstock.spark.place import Placement
 from penstock.spark.session import settings
+from penstock.spark.tasks import EpochTasks
 from tests.kernels.test_xxhash import KINDS
 from tests.spark.conftest import multiset
 
@@ -240,6 +243,45 @@ def test_a_bad_file_is_named_and_once_it_is_mended_the_epoch_is_repeated(spark, 
     flow, out = counting(spark, tmp_path / "in", tmp_path, schema=PLAIN.schema)
     flow.run()
     assert multiset(out.table()) == Counter({(1, 10): 1, (2, 20): 1})
+
+
+@pytest.mark.parametrize(
+    ("place", "step"),
+    [
+        ("driver", (Assembly, "portions")),
+        ("tasks", (EpochTasks, "_count")),
+        ("tasks", (Assembly, "portions")),
+        ("spark", (EpochFrames, "_portions")),
+    ],
+    ids=lambda each: each if isinstance(each, str) else each[1],
+)
+def test_a_file_that_is_replaced_between_two_steps_of_an_epoch_loses_no_row(
+    spark, tmp_path, at, monkeypatch, place, step
+):
+    """Read by the row groups that it had, the new file would lose those that it has besides."""
+    at(lambda: place)
+    path = write(tmp_path / "in", 0, events(0))
+    of, name = step
+    original = getattr(of, name)
+
+    def then_replaced(*args: Any) -> Any:
+        done = original(*args)
+        pq.write_table(events(0, rows=700), tmp_path / "new", row_group_size=97)
+        os.replace(tmp_path / "new", path)
+        return done
+
+    def run() -> pa.Table:
+        flow = pk.Flow(spark, checkpoint=f"{tmp_path}/c", memory="16 MB")
+        out = flow.parquet(tmp_path / "in", time="t").distinct(on="id").select("id").to_memory()
+        flow.run()
+        return out.table()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(of, name, then_replaced)
+        with pytest.raises(SourceError, match=r"000\.parquet has changed while an epoch read it"):
+            run()
+    times = events(0, rows=700).column("t")
+    assert run().num_rows == 700 - times.null_count
 
 
 def test_a_file_that_is_gone_is_named_and_an_empty_one_in_its_place_has_no_rows(spark, tmp_path, at):

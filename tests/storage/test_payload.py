@@ -83,6 +83,12 @@ class TestPlaces:
         assert rows.column("inside").slice(5, 2).to_pylist() == [{"a": 5, "b": None}, {"a": 6, "b": None}]
         assert len(set(rows.column("__at").to_pylist())) == 2 * ROWS
 
+    def test_rows_of_a_file_that_changed_since_it_was_noted_are_not_read(self, home):
+        home.note(0, [(path, ()) for path in paths(home)])
+        os.utime(paths(home)[0], (1, 1))
+        with pytest.raises(SourceError, match=r"0\.parquet is gone or has changed since it was read"):
+            placed(home)
+
     def test_rows_of_a_portion_without_a_number_bring_everything(self, home):
         (part,) = payload.portions(home.files, paths(home)[1])
         columns = pa.schema([*home.files.columns, pa.field("__at", pa.int64())])

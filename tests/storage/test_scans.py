@@ -56,6 +56,54 @@ def test_the_row_groups_of_a_file_make_it_up(path):
     assert pa.concat_tables(parts).equals(read(path))
 
 
+def replaced(path: Path, rows: pa.Table) -> None:
+    """Put another file in the place of one, as a rename does."""
+    pq.write_table(rows, path.with_suffix(".new"), row_group_size=900)
+    os.replace(path.with_suffix(".new"), path)
+
+
+CHANGED = r"Input file .*a\.parquet has changed while an epoch read it.* rename them into the folder"
+
+
+def test_row_groups_of_a_file_that_was_replaced_since_are_not_read(path):
+    files = files_of("parquet", path.parent, None, None, None)
+    found = portions(files, str(path))
+    replaced(path, ROWS)
+    for portion in found:
+        with pytest.raises(SourceError, match=CHANGED):
+            read(path, group=portion.group, stamp=portion.stamp)
+    with pytest.raises(SourceError, match=CHANGED):
+        portions(files, str(path), stamp=found[0].stamp)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "csv", "json"])
+def test_a_file_that_is_replaced_while_it_is_read_is_an_error_at_its_end(tmp_path, kind):
+    columns = pa.schema({"t": pa.int64()})
+    for name, rows in (("a", 2_000_000), ("b", 5)):
+        text = "\n".join(["t", *map(str, range(rows))]) if kind == "csv" else '{"t": 1}\n' * rows
+        if kind == "parquet":
+            pq.write_table(pa.table({"t": range(rows)}), tmp_path / name)
+        elif kind == "arrow":
+            with pa.ipc.new_file(tmp_path / name, columns) as file:
+                file.write_table(pa.table({"t": range(rows)}), 1000)
+        else:
+            (tmp_path / name).write_text(text)
+    pieces = read_file(Files(kind, str(tmp_path), columns), f"{tmp_path}/a", columns, 1000)
+    assert next(pieces).num_rows > 0
+    os.replace(tmp_path / "b", tmp_path / "a")
+    with pytest.raises(SourceError, match="a has changed while an epoch read it"):
+        list(pieces)
+
+
+def test_a_file_that_only_comes_back_is_the_same(path):
+    (first, *_) = portions(files_of("parquet", path.parent, None, None, None), str(path))
+    content, about = path.read_bytes(), path.stat()
+    path.unlink()
+    path.write_bytes(content)
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert read(path, stamp=first.stamp).num_rows == 5000
+
+
 def test_a_field_of_a_struct_is_read_by_itself(path):
     columns = pruned(read(path).schema, [("s", "a"), ("t",)])
     found = read(path, columns)

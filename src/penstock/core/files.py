@@ -66,6 +66,14 @@ Values = tuple[tuple[str, str | None], ...]
 """Columns and the value that each has in all rows of a file, as text."""
 
 
+class Stamp(NamedTuple):
+    """What tells whether a file is still the one that it was."""
+
+    size: int
+    changed: int
+    """When it was modified, in nanoseconds."""
+
+
 class Sizes(NamedTuple):
     """About how many rows a source has now, and how many bytes each of its columns takes per row."""
 
@@ -83,6 +91,8 @@ class InputFile:
     """Its size, if that is known."""
     segment: bool = False
     """Whether it is a segment that rows of the source were written to."""
+    stamp: Stamp | None = None
+    """What it was when its epoch began, if it is read several times."""
 
 
 def check_limit(name: str, value: int | None) -> int | None:

@@ -196,7 +196,7 @@ class Assembly:
         return [
             replace(part, segment=file.segment)
             for file in files
-            for part in portions(as_read(source.data.files, file.segment), file.path, file.values)
+            for part in portions(as_read(source.data.files, file.segment), file.path, file.values, file.stamp)
         ]
 
     def shard_task(

@@ -87,7 +87,7 @@ from penstock.spark.types import (
     union,
 )
 from penstock.spark.work import TURNED_AWAY
-from penstock.storage.scans import Portion
+from penstock.storage.scans import Portion, stamp_of
 from penstock.storage.versioned import Plan
 
 _BRANCHES = 3
@@ -104,8 +104,11 @@ class EpochFrames:
         self, flow: Assembly, plan: Plan, attempt: str, files: Mapping[SourceNode, Sequence[InputFile]] | None = None
     ) -> None:
         self.attempt = attempt
-        self._files = files or {}
-        """What Arrow reads, by source."""
+        self._files = {
+            source: [replace(file, stamp=stamp_of(file.path)) for file in some]
+            for source, some in (files or {}).items()
+        }
+        """What Arrow reads, by source; each file more than once, in several jobs."""
         self._flow = flow
         self._plan = plan
         self._course = flow.course
@@ -193,7 +196,7 @@ class EpochFrames:
         """What tasks read of a source for Spark: whole files, unless their parts have numbers."""
         if source.name in self._plan.late:
             return self._flow.portions(source, self._plan, files)
-        return [Portion(file.path, 0, values=file.values, segment=file.segment) for file in files]
+        return [Portion(f.path, 0, values=f.values, segment=f.segment, stamp=f.stamp) for f in files]
 
     def _tagged(self, rows: DataFrame) -> DataFrame:
         """What every branch from a source makes of the epoch's rows, in the tagged union."""

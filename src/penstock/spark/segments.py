@@ -136,7 +136,8 @@ class CopyTask:
         """What a task copies."""
         writer = SegmentWriter(self.folder, task, self.columns)
         for _, portion in self.work[task]:
-            for piece in read_file(self.files, portion.path, self.columns, self.size, portion.group, portion.values):
+            group, values, stamp = portion.group, portion.values, portion.stamp
+            for piece in read_file(self.files, portion.path, self.columns, self.size, group, values, stamp=stamp):
                 writer.write(piece)
         return writer.close()
 

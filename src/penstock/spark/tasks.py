@@ -71,7 +71,7 @@ class EpochTasks(EpochFrames):
         seen, late, timeless = Seen(), 0, 0
         for file in self._files[source]:
             read = as_read(source.data.files, file.segment)
-            for piece in read_file(read, file.path, columns, values=file.values):
+            for piece in read_file(read, file.path, columns, values=file.values, stamp=file.stamp):
                 split = judge.split(piece)
                 seen = both(seen, split.seen)
                 late += split.below

@@ -31,13 +31,24 @@ import pyarrow.parquet as pq
 
 from penstock.core.absent import absent
 from penstock.core.errors import SourceError, StateError
-from penstock.core.files import Files, Path, Sizes, Values, as_read, pruned
+from penstock.core.files import Files, Path, Sizes, Stamp, Values, as_read, pruned
 from penstock.core.rows import Indices
 from penstock.storage.alike import check_as_spark_reads
 from penstock.storage.arrays import TooLongError, can_hold, map_arrays, size_on_disk, write_arrays
 from penstock.storage.files import find_folder, local_path
 from penstock.storage.records import Records
-from penstock.storage.scans import Portion, Texts, as_type, leaves_of, listed_files, portions, read_file, size_of
+from penstock.storage.scans import (
+    GONE,
+    Portion,
+    Texts,
+    as_type,
+    leaves_of,
+    listed_files,
+    portions,
+    read_file,
+    size_of,
+    stamp_of,
+)
 from penstock.storage.segments import (
     Segment,
     check_segment,
@@ -95,6 +106,11 @@ class Unit:
         each = self.portion
         return [each.path, each.nbytes, each.group, each.values, self.size, self.changed, self.segment, self.end]
 
+    @property
+    def stamp(self) -> Stamp:
+        """What the file was."""
+        return Stamp(self.size, self.changed)
+
     @classmethod
     def from_json(cls, record: Sequence[Any]) -> Unit:
         """From a record; those of earlier versions end sooner."""
@@ -107,14 +123,9 @@ class Unit:
     def check(self) -> None:
         """Raise unless the file is what it was; one with other pages and the same footer is taken for the same."""
         path = self.portion.path
-        size, changed = _about(path)
-        same = (size, changed) == (self.size, self.changed)
-        if not same or (self.end is not None and self.end != _ending(path, size)):
-            raise SourceError(
-                f"Input file {path} is gone or has changed since it was read. The state holds rows of it without their "
-                f"payload. Restore it with its old modification time, or write payload='row' and start with a new "
-                f"checkpoint folder."
-            )
+        now = stamp_of(path)
+        if now != self.stamp or (self.end is not None and self.end != _ending(path, now.size)):
+            raise _changed(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +150,9 @@ class Home:
         """Number the units of some files from `first` on, in a record that survives a power cut; how many there are."""
         units = []
         for path, values in paths:
-            size, changed = _about(path)
-            end = _ending(path, size)
-            units += [Unit(portion, size, changed, end) for portion in portions(self.files, path, values)]
+            stamp = stamp_of(path)
+            end = _ending(path, stamp.size)
+            units += [Unit(portion, *stamp, end) for portion in portions(self.files, path, values, stamp)]
         self._note(first, units)
         return len(units)
 
@@ -150,10 +161,10 @@ class Home:
         wanted = self._in_files(pruned(self.files.columns, left))
         units = []
         for path in paths:
-            size, changed = _about(path)
-            if size:
+            stamp = stamp_of(path)
+            if stamp.size:
                 check_as_spark_reads(path, wanted)
-            units.append(Unit(Portion(path, size), size, changed, _ending(path, size)))
+            units.append(Unit(Portion(path, stamp.size), *stamp, _ending(path, stamp.size)))
         self._note(first, units)
         return len(units)
 
@@ -202,8 +213,10 @@ class Home:
 
     def portions(self, first: int) -> list[Portion]:
         """What was numbered from `first` on."""
-        units = enumerate(self._units(first))
-        return [replace(unit.portion, number=first + n, segment=unit.segment) for n, unit in units]
+        return [
+            replace(u.portion, number=first + n, segment=u.segment, stamp=None if u.segment else u.stamp)
+            for n, u in enumerate(self._units(first))
+        ]
 
     def _units(self, first: int) -> list[Unit]:
         record = self._records.read(self._name(first))
@@ -305,7 +318,10 @@ def read_placed(
     start = None if portion.number is None else portion.number << _ROWS
     left = frozenset() if start is None else late
     read = as_read(files, portion.segment)
-    for piece in read_file(read, portion.path, plain, size, portion.group, portion.values, left, texts):
+    path, stamp = portion.path, portion.stamp
+    if start is not None and stamp is not None and stamp_of(path) not in (stamp, GONE):
+        raise _changed(path)
+    for piece in read_file(read, path, plain, size, portion.group, portion.values, left, texts, stamp):
         if row is None:
             yield piece
         elif start is None:
@@ -564,11 +580,12 @@ def _field(column: pa.Array | pa.ChunkedArray, path: Path) -> pa.Array | pa.Chun
     return array
 
 
-def _about(path: str) -> tuple[int, int]:
-    """The size of a file, and when it was changed."""
-    system, place = find_folder(path)
-    about = system.get_file_info(place)
-    return int(about.size or 0), int(about.mtime_ns or 0)
+def _changed(path: str) -> SourceError:
+    return SourceError(
+        f"Input file {path} is gone or has changed since it was read. The state holds rows of it without their "
+        f"payload. Restore it with its old modification time, or write payload='row' and start with a new "
+        f"checkpoint folder."
+    )
 
 
 def _ending(path: str, size: int) -> str:

@@ -21,7 +21,18 @@ from pyarrow import fs
 
 from penstock.core.absent import absent
 from penstock.core.errors import ConfigError, SourceError
-from penstock.core.files import Files, Format, InputFile, Path, Values, check_limit, decoded, lacking, standard_columns
+from penstock.core.files import (
+    Files,
+    Format,
+    InputFile,
+    Path,
+    Stamp,
+    Values,
+    check_limit,
+    decoded,
+    lacking,
+    standard_columns,
+)
 from penstock.storage.alike import why_not_alike
 from penstock.storage.delta import epochs_of_table
 from penstock.storage.files import find_folder, is_hidden, path_of, whole_path
@@ -80,24 +91,28 @@ class Portion:
     """Its number among the units of its source, if rows of it may be asked for again (`storage.payload`)."""
     segment: bool = False
     """Whether it is a segment that rows of the source were put into."""
+    stamp: Stamp | None = None
+    """What the file was when it was cut into portions: of another, the rows would be others."""
 
 
 _MANY_GROUPS, _SMALL_GROUP = 64, 1 << 18
 """A file of more row groups, of fewer bytes on average, is read as a whole: each group would take its whole footer."""
 
 
-def portions(files: Files, path: str, values: Values = ()) -> list[Portion]:
-    """The parts of a file that different tasks may read."""
+def portions(files: Files, path: str, values: Values = (), stamp: Stamp | None = None) -> list[Portion]:
+    """The parts of a file that different tasks may read; raise if it is no longer what it was."""
     system, place = find_folder(path)
-    size = size_of(path)
-    if files.inside != "parquet" or not size:
-        return [Portion(path, size, None, values)]
+    now = stamp_of(path)
+    if stamp is not None:
+        _check_same(path, stamp, now)
+    if files.inside != "parquet" or not now.size:
+        return [Portion(path, now.size, None, values, stamp=now)]
     with _told(files, path), _parquet_file(system, place) as file:
         about = file.metadata
         groups = [about.row_group(n).total_byte_size for n in range(about.num_row_groups)]
         if len(groups) > _MANY_GROUPS and sum(groups) < _SMALL_GROUP * len(groups):
-            return [Portion(path, sum(groups), None, values)]
-        return [Portion(path, nbytes, n, values) for n, nbytes in enumerate(groups)]
+            return [Portion(path, sum(groups), None, values, stamp=now)]
+        return [Portion(path, nbytes, n, values, stamp=now) for n, nbytes in enumerate(groups)]
 
 
 def read_file(
@@ -109,21 +124,27 @@ def read_file(
     values: Values = (),
     late: Collection[Path] = (),
     texts: Texts = "plain",
+    stamp: Stamp | None = None,
 ) -> Iterator[pa.Table]:
     """The rows of one of the files, in `columns`, which are some of its own, in pieces of about `size` bytes.
 
     Of a Parquet file, only a row `group` may be asked for. `values` are those of columns that are not in the file.
     Columns, or fields of structs, that are `late` are null: they are not read.
     `texts` that are encoded there may stay so: their type is a dictionary of the one that `columns` have then.
+    A file that changes while it is read is an error, and so is one that is not what its `stamp` says.
     """
     if late:
-        for piece in read_file(files, uri, lacking(columns, late), size, group, values, texts=texts):
+        for piece in read_file(files, uri, lacking(columns, late), size, group, values, texts=texts, stamp=stamp):
             yield _conformed(piece, columns, uri, texts)
         return
     system, path = find_folder(uri)
     given = _constants(files, uri, columns, values)
     with _told(files, uri):
-        if system.get_file_info(path).size == 0 and files.format != "delta":
+        about = system.get_file_info(path)
+        now = _stamp(about)
+        if stamp is not None:
+            _check_same(uri, stamp, now)
+        if about.size == 0 and files.format != "delta":
             return
         if files.inside == "parquet":
             within = pa.schema([field for field in columns if field.name not in given])
@@ -131,10 +152,15 @@ def read_file(
             pieces = _read_parquet(system, path, within, size, group, extra, files, uri)
         else:
             pieces = _READERS[files.inside](system, path, columns, size)
-        for piece in pieces:
-            whole = _with_constants(piece, given)
-            told = files.format == "delta" or files.as_spark
-            yield _conformed(_instants(whole, columns) if told else whole, columns, uri, texts)
+        told = files.format == "delta" or files.as_spark
+        try:
+            for piece in pieces:
+                whole = _with_constants(piece, given)
+                yield _conformed(_instants(whole, columns) if told else whole, columns, uri, texts)
+        except (pa.ArrowInvalid, OSError):
+            _check_same(uri, now, stamp_of(uri))
+            raise
+        _check_same(uri, now, stamp_of(uri))
 
 
 def _constants(files: Files, uri: str, columns: pa.Schema, values: Values) -> dict[str, pa.Scalar]:
@@ -225,8 +251,31 @@ _GONE: Mapping[Format, str] = {
 
 def size_of(path: str) -> int:
     """The bytes of a file; none if it is gone, which reading it will tell."""
+    return stamp_of(path).size
+
+
+def stamp_of(path: str) -> Stamp:
+    """What a file is now; zeros if it is gone, which reading it will tell."""
     system, place = find_folder(path)
-    return int(system.get_file_info(place).size or 0)
+    return _stamp(system.get_file_info(place))
+
+
+GONE = Stamp(0, 0)
+"""What a file is that is not there."""
+
+
+def _stamp(about: fs.FileInfo) -> Stamp:
+    return Stamp(int(about.size or 0), int(about.mtime_ns or 0))
+
+
+def _check_same(path: str, before: Stamp, now: Stamp) -> None:
+    """Raise if a file is another than when its epoch read it before; one that is gone is told of when it is opened."""
+    if now not in (before, GONE):
+        raise SourceError(
+            f"Input file {path} has changed while an epoch read it, so rows might be lost or come twice. Write files "
+            f"elsewhere on the same disk and rename them into the folder once they are complete. Start the flow again: "
+            f"the epoch is repeated with the file as it is then."
+        )
 
 
 def epochs_of(files: Files) -> Iterator[list[InputFile]]:
