@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.kernels.width import cut, row_widths
+from penstock.kernels.width import cut, even_pieces, row_widths
 
 settings_here = settings(max_examples=200)
 
@@ -52,3 +52,18 @@ def test_a_column_of_nothing_takes_nothing_and_a_view_what_its_column_does_on_av
     rows = pa.record_batch({"nothing": pa.nulls(2), "view": pa.array(["a", "b" * 84], pa.string_view())})
     assert row_widths(rows.select(["nothing"]), np.array([1, 0])).tolist() == [0, 0]
     assert row_widths(rows, np.array([1, 0])).tolist() == [rows.column("view").nbytes // 2] * 2
+
+
+@settings_here
+@given(
+    st.lists(st.one_of(st.none(), st.text(max_size=9), st.just("x" * 300)), min_size=1, max_size=30),
+    st.integers(1, 900),
+    st.sampled_from([pa.string(), pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int32(), pa.string())]),
+)
+def test_pieces_are_the_rows_in_order_and_fit_but_for_single_ones_also_where_texts_are_encoded(texts, limit, kind):
+    rows = pa.record_batch({"s": pa.array(texts, pa.string()).cast(kind), "n": range(len(texts))}).slice(
+        len(texts) // 4
+    )
+    pieces = list(even_pieces(rows, limit))
+    assert pa.Table.from_batches(pieces, rows.schema).to_pylist() == rows.to_pylist()
+    assert all(piece.nbytes <= limit * 5 // 4 + 16 or piece.num_rows == 1 for piece in pieces)

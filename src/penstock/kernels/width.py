@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.core.absent import is_absent
 from penstock.core.rows import Indices
@@ -25,7 +26,8 @@ _TEXTS: tuple[tuple[tuple[Any, Any], int, type[np.int32] | type[np.int64]], ...]
 def even_pieces(rows: pa.RecordBatch, limit: int, work: int = 0, copies: int = 1) -> Iterator[pa.RecordBatch]:
     """`rows` in pieces of about `limit` bytes, none empty: `copies` of each row, and `work` bytes more for it.
 
-    Pieces have equally many rows unless some rows are much wider than others. A single row may exceed the limit.
+    Pieces have equally many rows unless some rows are much wider than others. A single row may exceed the limit. Where
+    texts are encoded, each piece that would be too large has only those that its rows have.
 
     >>> [piece.num_rows for piece in even_pieces(pa.record_batch({"n": pa.array(range(10))}), 100, work=12)]
     [5, 5]
@@ -45,14 +47,29 @@ def even_pieces(rows: pa.RecordBatch, limit: int, work: int = 0, copies: int = 1
 def _halved(rows: pa.RecordBatch, limit: int, work: int, copies: int) -> Iterator[pa.RecordBatch]:
     """Rows, cut in halves until each part is within a limit, or cannot be made smaller."""
     if rows.num_rows > 1 and copies * rows.nbytes + work * rows.num_rows > limit:
+        rows = _with_own_texts(rows)
+    if rows.num_rows > 1 and copies * rows.nbytes + work * rows.num_rows > limit:
         half = rows.num_rows // 2
-        parts = rows.slice(0, half), rows.slice(half)
-        # Texts that are encoded are shared by all rows.
-        if 2 * sum(part.nbytes for part in parts) <= 3 * rows.nbytes:
+        parts = _with_own_texts(rows.slice(0, half)), _with_own_texts(rows.slice(half))
+        encoded = any(pa.types.is_dictionary(kind) for kind in rows.schema.types)
+        # Buffers of views are shared by all rows. Texts that are encoded get fewer in the end, as they would plain.
+        if encoded or 2 * sum(part.nbytes for part in parts) <= 3 * rows.nbytes:
             for part in parts:
                 yield from _halved(part, limit, work, copies)
             return
     yield rows
+
+
+def _with_own_texts(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows whose dictionaries have no values but theirs."""
+    for place, column in enumerate(rows.columns):
+        if pa.types.is_dictionary(column.type) and len(column.dictionary) > 1:
+            used = pc.drop_null(pc.unique(column.indices))
+            if len(used) < len(column.dictionary):
+                codes = pc.index_in(column.indices, used).cast(column.type.index_type)
+                own = pa.DictionaryArray.from_arrays(codes, column.dictionary.take(used), ordered=column.type.ordered)
+                rows = rows.set_column(place, rows.schema.field(place), own)
+    return rows
 
 
 def row_widths(rows: pa.RecordBatch, which: Indices) -> Indices:
