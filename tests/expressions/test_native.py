@@ -13,6 +13,7 @@ from sqlglot import parse_one
 
 from penstock.core.errors import FlowError
 from penstock.expressions import evaluate, native
+from penstock.expressions.view import View
 from penstock.sql.dialect import Spark4
 
 LEAST = -(2**63)
@@ -122,6 +123,52 @@ def test_letters_are_counted_as_lengths_differ(texts, start):
     assert made.schema.types == [pa.int32()] * 2
     for letter, column in zip("cé", made.columns, strict=True):
         assert column.to_pylist() == [None if text is None else text.count(letter) for text in texts]
+
+
+TEXT_TESTS = [
+    "x = 'c'",
+    "x <> 'c'",
+    "x IS NULL",
+    "x IS NOT NULL AND y = 'a'",
+    "x = y",
+    "x <> y",
+    "s.x = 'c'",
+    "s.x = y",
+    "length(x) - length(replace(x, 'c', ''))",
+    "CASE WHEN x = 'c' THEN n END",
+]
+
+
+@example([("c", "a"), (None, "a"), ("c", None), ("a", "a")], "x = y", 2, 1)
+@given(
+    st.lists(st.tuples(*[st.none() | st.sampled_from(["", "a", "c", "ac", "é"])] * 2)),
+    st.sampled_from(TEXT_TESTS),
+    st.integers(0, 5),
+    st.integers(0, 2),
+)
+def test_texts_that_are_encoded_give_what_plain_ones_give(pairs, text, cut, start):
+    """In two chunks with dictionaries of their own, sliced, as pieces of a file are."""
+    x, y = (pa.array([pair[side] for pair in pairs], pa.string()) for side in (0, 1))
+    plain = pa.table({"x": x, "y": y, "n": pa.array(range(len(pairs)), pa.int64())})
+    plain = plain.append_column("s", pa.StructArray.from_arrays([x], names=["x"]))
+    assert native.value(parse_one(text, read=Spark4), plain.schema, lambda parts: (parts[0], tuple(parts[1:])))
+    kind = pa.dictionary(pa.int32(), pa.string())
+    held = [
+        pa.chunked_array(
+            [
+                pa.StructArray.from_arrays([part.field(0).cast(kind)], names=["x"])
+                if pa.types.is_struct(part.type)
+                else part.cast(kind)
+                if part.type == pa.string()
+                else part
+                for part in (column.chunk(0).slice(0, cut), column.chunk(0).slice(cut))
+            ]
+        )
+        for column in plain.columns
+    ]
+    encoded = pa.table(held, names=plain.column_names).slice(start)
+    found = evaluate.selected(View.of(encoded, plain.schema), [f"{text} AS r"]).table()
+    assert found == evaluate.select(plain.slice(start), [f"{text} AS r"])
 
 
 def test_other_lengths_are_left_to_duckdb(monkeypatch):
