@@ -97,7 +97,7 @@ _ANYWAY: dict[Family, tuple[Family, ...]] = {
     "boolean": ("integer", "float", "string"),
     "integer": ("float", "boolean", "string"),
     "float": ("float", "boolean", "string"),
-    "decimal": ("float", "boolean"),
+    "decimal": ("float", "boolean"),  # As text, small ones have an exponent without it.
     "string": ("binary",),
     "date": ("timestamp", "instant", "string"),
     "timestamp": ("date", "instant", "string"),

@@ -105,7 +105,7 @@ class EpochFrames:
     ) -> None:
         self.attempt = attempt
         self._files = {
-            source: [replace(file, stamp=stamp_of(file.path)) for file in some]
+            source: [file if file.segment else replace(file, stamp=stamp_of(file.path)) for file in some]
             for source, some in (files or {}).items()
         }
         """What Arrow reads, by source; each file more than once, in several jobs."""
