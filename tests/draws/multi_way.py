@@ -50,7 +50,7 @@ class MultiWayCase:
 def draw_multi_way(seed: str, epochs: int | None = None) -> MultiWayCase:
     """The case of a seed: equal seeds give equal cases."""
     rng = random.Random(seed)
-    aliases = ["li", "o", "s", "c", "n"][: rng.choice([2, 3, 3, 3, 4, 4, 5])]
+    aliases = ["li", "o", "s", "c", "n", "r"][: rng.choice([2, 3, 3, 3, 4, 4, 5, 6])]
     rng.shuffle(aliases)
     one_key = rng.random() < 0.4
     keys_of = _one_key(rng, aliases) if one_key else [{}]
@@ -69,8 +69,10 @@ def draw_multi_way(seed: str, epochs: int | None = None) -> MultiWayCase:
         plans, method = [], rng.choice(["auto", "auto", "msj", "mjoin", "amjoin"])
         if len(aliases) == 2:
             method = rng.choice(["msj", "mjoin", "amjoin", "bistream"])
-    # Few distinct keys make many results: the more streams, the more keys.
-    count, keys = rng.choice([3, 12, 30]), rng.randint(2, 4) * len(aliases)
+    # Few distinct keys make many results: the more streams, the more keys. Of six streams rows are few instead.
+    six = len(aliases) == 6
+    count = 9 if six else rng.choice([3, 12, 30])
+    keys = rng.randint(3, 6) if six else rng.randint(2, 4) * len(aliases)
     skewed = rng.random() < 0.3
     ids = iter(range(10**9))
 
