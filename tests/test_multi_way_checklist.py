@@ -25,7 +25,7 @@ FILES = (
     "runtime/test_partials.py",
     "runtime/test_payload.py",
     "runtime/test_steps.py",
-    "spark/drivers/test_multi_way_kills.py",
+    "spark/drivers/test_multi_way_*.py",
     "spark/test_multi_way*.py",
     "spark/test_payload.py",
     "storage/test_payload.py",
