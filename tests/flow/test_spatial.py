@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 import penstock as pk
 from lab.workloads import boxes as workload
 from penstock.core.routes import Anywhere, Cells, Everywhere, Keyed
+from penstock.core.rows import TIME, RowType
 from penstock.kernels import boxes as bx
 from penstock.kernels.boxes import Tiles
+from penstock.kernels.route import shard_of
 from penstock.operators.window_join import spatial
 from penstock.operators.window_join.progressive.baselines.parameters import Random, Rpj
+from penstock.runtime.entering import Entry
 from tests.oracle.spatial import apart_at_most, contain, intersect, is_somewhere, join
 
 BOX = pa.struct({name: pa.float64() for name in ("x1", "y1", "x2", "y2")})
@@ -157,6 +160,30 @@ def test_a_hot_cell():
     on = pk.intersects("b", cell=1.0)
     for method in ("oa", "rrpj"):
         assert joined(ours, ours, on, shards=3, method=method) == join(ours, ours, intersect, "inner")
+
+
+def rows_by_shard(boxes: list[tuple[float, ...]], cell: float, shards: int) -> list[int]:
+    """How many copies of rows each shard gets."""
+    types = RowType(as_structs(boxes).schema.append(pa.field("t", pa.int64())), (), "t")
+    rows = (
+        as_structs(boxes).append_column("t", pa.array([0] * len(boxes))).append_column(TIME, pa.array([0] * len(boxes)))
+    )
+    by_cell = pk.intersects("b", cell=cell)
+    entry = Entry("join", types, "group", by_cell.route(0, (False, False)), sites=shards)
+    hashes = np.concatenate([batch.column(0).to_numpy() for batch in entry.enter(rows, "xxhash64")])
+    return np.bincount(shard_of(hashes, shards), minlength=shards).tolist()
+
+
+def test_a_hot_region_of_many_cells_is_spread_over_the_shards_and_one_hot_cell_is_not():
+    """Nine of ten boxes are in a hundredth of the plane: 32 × 32 cells there are dealt out evenly, 1 is not."""
+    rng = np.random.default_rng(3)
+    corner = np.where(np.arange(20_000)[:, None] % 10 > 0, rng.random((20_000, 2)) * 32, rng.random((20_000, 2)) * 320)
+    boxes = [(x, y, x, y) for x, y in corner.tolist()]
+    for shards in (2, 4, 8):
+        small, large = rows_by_shard(boxes, 1.0, shards), rows_by_shard(boxes, 32.0, shards)
+        assert sum(small) == sum(large) == len(boxes)
+        assert max(small) < 1.4 * sum(small) / shards
+        assert max(large) > 0.9 * sum(large)
 
 
 def test_points_columns_of_numbers_and_boxes_of_other_names_and_types():
@@ -313,6 +340,46 @@ def test_geometries_in_wkb(on, how):
         assert joined(as_wkb(ours), as_wkb(theirs), asks, how=how, method=method, shards=2) == wanted
     if how == "inner":
         assert len(wanted) > 10
+
+
+class Wkb(pa.ExtensionType):
+    """Geometries as libraries for GeoParquet register them with Arrow."""
+
+    def __init__(self, storage: pa.DataType) -> None:
+        super().__init__(storage, "geoarrow.wkb")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b"{}"
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> Wkb:
+        return cls(storage)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.large_binary(), pa.binary_view(), Wkb(pa.binary()), Wkb(pa.large_binary()), Wkb(pa.binary_view())],
+    ids=str,
+)
+def test_geometries_in_any_column_of_bytes(kind):
+    ours, theirs = shapes(7, 40), [None, *shapes(8, 39)]
+    tables = [as_wkb(ours), pa.table({"g": pa.array([g and shapely.to_wkb(g) for g in theirs], pa.binary())})]
+    storage = kind.storage_type if isinstance(kind, Wkb) else kind
+    columns = [table["g"].combine_chunks().cast(storage) for table in tables]
+    if isinstance(kind, Wkb):
+        columns = [pa.ExtensionArray.from_storage(kind, column) for column in columns]
+    wanted = join(ours, theirs, lambda a, b: b is not None and a.intersects(b), "left")
+    found = joined(*(pa.table({"g": column}) for column in columns), pk.intersects("g"), how="left", shards=2)
+    assert found == wanted
+
+
+def test_other_types_are_no_geometries_and_the_error_says_what_is():
+    made = as_wkb(shapes(7, 2))["g"].combine_chunks()
+    uuids = pa.array([bytes(16)] * 2, pa.binary(16)).cast(pa.uuid())
+    for column, kind in ((made.dictionary_encode(), "dictionary<.*>"), (uuids, "extension<arrow.uuid>")):
+        said = rf"intersects\('g'\) is {kind}\. Name a column of structs of .*, of geometries as WKB"
+        with pytest.raises(pk.ConfigError, match=said):
+            joined(pa.table({"g": column}), pa.table({"g": column}), pk.intersects("g"))
 
 
 def test_boxes_meet_geometries():

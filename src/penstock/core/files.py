@@ -143,6 +143,18 @@ _WIDER = {
 }
 
 
+def is_wkb(kind: pa.DataType) -> bool:
+    """Whether a type is one of geometries as WKB, as libraries for GeoParquet register them with Arrow.
+
+    >>> is_wkb(pa.binary())
+    False
+    """
+    return isinstance(kind, pa.BaseExtensionType) and kind.extension_name in _WKB
+
+
+_WKB = ("geoarrow.wkb", "ogc.wkb")
+
+
 def pruned(columns: pa.Schema, paths: Collection[Path]) -> pa.Schema:
     """The columns, and fields of structs, that some paths name.
 
@@ -205,6 +217,8 @@ def _standard(kind: pa.DataType) -> pa.DataType | None:
     if pa.types.is_decimal(kind):
         return pa.decimal128(kind.precision, kind.scale) if kind.precision <= 38 and kind.scale >= 0 else None
     if pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if is_wkb(kind):
         return pa.binary()
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return _standard(kind.value_type)

@@ -1,6 +1,7 @@
 """Columns as plain Arrow types of the same values.
 
 Arrow cannot take rows of views and runs, nor join dictionaries whose values are more than their indices can count.
+Geometries as WKB are bytes, whatever type a library has registered for them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.core.errors import ConfigError
+from penstock.core.files import is_wkb
 
 
 def plain_columns(columns: pa.Schema) -> pa.Schema:
@@ -18,13 +20,13 @@ def plain_columns(columns: pa.Schema) -> pa.Schema:
     [DataType(string), DataType(int64)]
     """
     for field in columns:
-        kind = field.type.value_type if pa.types.is_run_end_encoded(field.type) else field.type
-        if _stays(kind) or (kind is not field.type and kind != _plain(kind)):
+        kind = _held(field.type)
+        if _stays(kind) or (pa.types.is_run_end_encoded(field.type) and kind != _plain(kind)):
             raise ConfigError(
                 f"Column {field.name!r} is of type {field.type}, which Arrow cannot take rows of. "
                 f"Make it a plain column first."
             )
-    return pa.schema([field.with_type(_plain(field.type)) for field in columns])
+    return pa.schema([field.with_type(_plain(_held(field.type))) for field in columns])
 
 
 def plain_rows(rows: pa.Table) -> pa.Table:
@@ -40,7 +42,16 @@ def plain_rows(rows: pa.Table) -> pa.Table:
     return rows
 
 
+def _held(kind: pa.DataType) -> pa.DataType:
+    """The type of what runs repeat, or of the bytes of geometries."""
+    if pa.types.is_run_end_encoded(kind):
+        return kind.value_type
+    return kind.storage_type if is_wkb(kind) else kind
+
+
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if is_wkb(column.type):  # Arrow casts views of an extension type to other bytes
+        return pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     if not pa.types.is_run_end_encoded(column.type):
         return column
     return pa.chunked_array([pc.run_end_decode(chunk) for chunk in column.chunks], column.type.value_type)

@@ -30,6 +30,7 @@ from penstock.core.files import (
     Values,
     check_limit,
     decoded,
+    is_wkb,
     lacking,
     standard_columns,
 )
@@ -651,6 +652,8 @@ def _array_as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return array
     if pa.types.is_run_end_encoded(array.type) or pa.types.is_dictionary(array.type):
         return _array_as_type(array.cast(array.type.value_type), kind)
+    if is_wkb(array.type):
+        return _array_as_type(array.storage, kind)
     if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
         names = [field.name for field in array.type]
         parts = [

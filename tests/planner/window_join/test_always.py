@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import penstock as pk
 from penstock.core.errors import ConfigError
+from penstock.core.pages import Page
 from penstock.core.within import always
 from penstock.operators.window_join import WindowJoin
 from penstock.planner.machine import Machine
@@ -63,3 +65,38 @@ def test_nothing_to_plan_with_is_an_error():
 def test_the_pilot_of_such_a_join_decides_by_it():
     pilot = Pilot(WindowJoin((("k", "k"),), always()), False, 10**6, 2, REMOTE, current="rrpj")
     assert pilot.decide().method == "rrpj"
+
+
+PREDICATES = [
+    pk.near("v", distance=0.3),
+    pk.near("v", distance=0.3, metric="cosine"),
+    pk.intersects("b"),
+    pk.intersects("b", cell=2.0),
+    pk.dwithin("b", distance=1.0),
+]
+
+
+def said(config: WindowJoin, machine: Machine) -> str:
+    """What `explain()` says of a join after some epochs of a second, each with 30,000 rows on top of 2 × 20 M."""
+    pilot = Pilot(config, False, 128_000_000, 2, machine)
+    assert "nothing is measured yet" in pilot.decide().reason
+    for epoch in range(1, 4):
+        pages = [Page(f"p{port}", port, 0, 20_000_000, 2_000_000_000, 0, 6000 + epoch, 0, 0) for port in (0, 1)]
+        pilot.saw([epoch] * 2, [epoch + 1] * 2, (15_000, 15_000), pages)
+    return "\n".join(explain_choice(pilot.decide()))
+
+
+@pytest.mark.parametrize("on", PREDICATES, ids=str)
+def test_a_join_by_a_predicate_is_chosen_for_as_one_by_keys_and_says_why(on):
+    by_keys, by_predicate = WindowJoin((("k", "k"),), always()), WindowJoin((), always(), matching=on)
+    near, far = (said(by_predicate, machine) for machine in (LOCAL, REMOTE))
+    assert near == said(by_keys, LOCAL)
+    assert far == said(by_keys, REMOTE)
+    assert "mapped pages are cheap to probe: OA-Join takes" in near
+    assert "probing all pages would take OA-Join" in far
+
+
+@pytest.mark.parametrize("on", PREDICATES, ids=str)
+def test_within_a_window_a_predicate_leaves_no_choice(on):
+    choice = Pilot(WindowJoin((), pk.band(5, 5), matching=on), False, 10**6, 2, REMOTE).decide()
+    assert (choice.method, choice.reason) == ("oa", "other methods need equal keys")
