@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from penstock.core.absent import is_absent
 from penstock.core.budget import Budget
 from penstock.core.durations import TimeUnit
-from penstock.core.operator import Logic, Operator, Out, Quiet, State
+from penstock.core.operator import Logic, Operator, Out, State
 from penstock.core.pages import PageStore
 from penstock.core.progress import Policy
 from penstock.core.rows import PLACE, RowType
@@ -37,20 +37,28 @@ class PortBounds:
         return self.after if self.policy is None else max(self.after, self.policy.bound_from_rows(max_time, self.unit))
 
 
-@dataclass(frozen=True, slots=True)
-class Spare(Quiet):
+class Spare:
     """Allows deferred work in epochs without rows, for `seconds` at most; None means no limit.
+
+    The time begins when it is first asked for, so that each such epoch gets something done, however short it is.
 
     >>> Spare(rows=0).left(), Spare(rows=0, seconds=0.0).left(), Spare(rows=3, seconds=9.0).left()
     (True, False, False)
     """
 
-    seconds: float | None = None
-    begun: float = field(default_factory=lambda: clock.perf_counter())
+    def __init__(self, rows: int, seconds: float | None = None) -> None:
+        self._rows = rows
+        self._seconds = seconds
+        self._begun: float | None = None
 
     def left(self) -> bool:
         """Whether nothing arrived and there is time."""
-        return not self.rows and (self.seconds is None or clock.perf_counter() - self.begun < self.seconds)
+        if self._rows or self._seconds is None:
+            return not self._rows
+        now = clock.perf_counter()
+        if self._begun is None:
+            self._begun = now
+        return now - self._begun < self._seconds
 
 
 @dataclass(frozen=True, slots=True)
