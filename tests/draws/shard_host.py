@@ -16,10 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.core.progress import Policy, Seen, Track, follow
+from penstock.core.routes import Keyed
+from penstock.core.rows import TIME
 from penstock.core.time import TIME_MAX, TIME_MIN, as_times
 from penstock.flow.graph import OperatorNode
 from penstock.kernels.hashing import hash_keys
 from penstock.kernels.route import hash_range, shard_of
+from penstock.runtime.entering import Entry
 from penstock.runtime.shard import PortBounds
 from penstock.spark.arrivals import Inlet
 from penstock.spark.task import ShardTask, packed
@@ -31,8 +34,16 @@ NAME = "join"
 class ShardHost:
     """One join on one checkpoint. Between epochs nothing stays but files; `late` are the ids of rows that came late."""
 
-    def __init__(self, node: OperatorNode, policies: tuple[Policy, ...], folder: str, memory: int) -> None:
+    def __init__(
+        self,
+        node: OperatorNode,
+        policies: tuple[Policy, ...],
+        folder: str,
+        memory: int,
+        spare: float | None = None,
+    ) -> None:
         self._node = node
+        self._spare = spare
         self._policies = policies
         self._checkpoint = Checkpoint(folder)
         self._memory = memory
@@ -44,9 +55,10 @@ class ShardHost:
         ledger = self._checkpoint.latest()
         tracks = [ledger.tracks.get(str(port), Track()) for port in self._ports]
         entering, after = [], []
+        sites = ledger.sites or shards
         for port, rows in enumerate(sides):
             kept, seen = self._in_time(rows, tracks[port])
-            entering.append(self._entering(port, kept))
+            entering.append(self._entering(port, kept, sites))
             after.append(follow(tracks[port], self._policies[port], self._node.unit, seen, now=0))
         self._run(ledger, [track.bound for track in tracks], after, entering, shards, method, rng)
 
@@ -54,7 +66,7 @@ class ShardHost:
         """End all streams."""
         ledger = self._checkpoint.latest()
         tracks = [replace(ledger.tracks.get(str(port), Track()), bound=TIME_MAX) for port in self._ports]
-        none = [self._entering(port, self._node.inputs[port].columns.empty_table()) for port in self._ports]
+        none = [self._entering(port, self._node.inputs[port].columns.empty_table(), shards) for port in self._ports]
         self._run(ledger, [TIME_MAX for _ in self._ports], tracks, none, shards, method, rng)
 
     @property
@@ -70,9 +82,13 @@ class ShardHost:
         top = pc.max(times).as_py()
         return kept, Seen(kept.num_rows, TIME_MIN if top is None else top, TIME_MIN if marks is None else marks)
 
-    def _entering(self, port: int, rows: pa.Table) -> pa.RecordBatch:
+    def _entering(self, port: int, rows: pa.Table, sites: int) -> pa.RecordBatch:
         """Rows as they leave the shuffle. A null key meets nothing: such a row goes anywhere if it is kept."""
         types = self._node.types[port]
+        if not types.keys or not isinstance(self._node.config.route(port), Keyed):
+            timed = rows.append_column(TIME, as_times(rows.column("t")))
+            copies = pa.Table.from_batches(Entry.of(self._node, port, sites).enter(timed, "hash_keys"), types.inside)
+            return next(iter(copies.combine_chunks().to_batches()), pa.RecordBatch.from_pylist([], types.inside))
         cast = rows.select(types.columns.names).cast(types.columns)
         keys = [cast.column(key).combine_chunks() for key in types.keys]
         times = as_times(cast.column("t"))
@@ -113,6 +129,7 @@ class ShardHost:
             epoch=epoch,
             attempt=attempt,
             roll_call=True,
+            spare=self._spare,
         )
         if epoch % 3 == 1:  # as in the driver, whose epochs take turns with those of tasks
             self.out += list(task.here(dict(enumerate(map(self._pieces, entering)))))
@@ -125,6 +142,7 @@ class ShardHost:
             tracks={str(port): track for port, track in enumerate(after)},
             ports={NAME: tuple(bounds)},
             states={NAME: tuple(state_from_json(record["state"]) for record in records)},
+            sites=ledger.sites or shards,
         )
         self._checkpoint.commit(new)
         self._checkpoint.forget(attempt, [NAME])

@@ -79,7 +79,7 @@ def test_with_a_trigger_each_silent_epoch_does_what_there_is_time_for(monkeypatc
 
 
 def test_however_short_the_time_is_each_silent_epoch_gets_something_done(monkeypatch):
-    """By this clock, what comes before the first step takes all of it, as it may where epochs are milliseconds apart."""
+    """By this clock, what comes before the first step takes all of it: as where epochs are milliseconds apart."""
     silent = silent_epochs(monkeypatch, "2 s", 1000.0)
     assert sum(map(bool, silent)) > 5
 

@@ -53,7 +53,10 @@ _RESIDENT = 0.25
 """The part of a task's budget that rows in memory take; arrivals, output and what is read from disk take the rest."""
 
 _MOST = 0.3
-"""The part of it that they never exceed, whatever a row is said to count."""
+"""The part of it that they never exceed, whatever a row is said to count;"""
+
+_OF_ROOM = 0.5
+"""and of what is left of it beside the list of pages and what waits to enter."""
 
 _MATCHING = 112
 """Bytes that sorting and matching one arrival takes besides its own."""
@@ -123,6 +126,7 @@ class ProgressiveJoin:
         """Meet what is in memory, then be there for what may still come."""
         known, null = self._pairing.with_keys(port, rows)
         yield from self._pairing.unmatched(port, rows, null)
+        self._wake()  # arrivals come in pieces that fit beside these rows
         for piece in self._pieces(known):
             self._expected.arrive(port, hashes_of(piece))
             if self._policy.loads:
@@ -235,7 +239,8 @@ class ProgressiveJoin:
     def _over(self, size: int | None, nbytes: int) -> float:
         """By which part of the memory rows would not fit; they must fit the budget, too, whatever they count."""
         held = sum(side.nbytes for side in self.sides)
-        over = (held + nbytes) / (_MOST * self._budget.limit) - 1
+        room = _OF_ROOM * (self._budget.room + held)
+        over = (held + nbytes) / max(1.0, min(_MOST * self._budget.limit, room)) - 1
         if self._row is None or size is None:
             return max(over, (held + nbytes) / self._memory - 1)
         return max(over, (self._row * self.resident + size) / self._memory - 1)
