@@ -16,6 +16,7 @@ import time
 ROUND = [
     ["tests/draws", "--draw-cases=1000"],
     ["tests/spark/test_join_draws.py", "tests/spark/test_lookup_draws.py", "--draw-cases=20"],
+    ["tests/spark/test_predicate_draws.py", "--draw-cases=20"],
     ["tests/spark/test_expression_draws.py", "--draw-cases=1000"],
     ["tests", "-n", "2", "-m", "hypothesis and not spark and not deep", "--hypothesis-profile=fuzz"],
 ]

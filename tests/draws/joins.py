@@ -84,7 +84,7 @@ def draw_join(rng: random.Random, epochs: int, runs: int, clock: Clock) -> JoinC
         tuple(zip(*_sides(rng, epochs, policies, paces), strict=True)),
     )
     if rng.random() < 0.1:
-        return replace(case, within=Always(), methods=tuple(_progressive(rng) for _ in range(runs)))
+        return replace(case, within=Always(), methods=tuple(draw_progressive(rng) for _ in range(runs)))
     return case
 
 
@@ -336,7 +336,7 @@ def _method(rng: random.Random, clock: Clock) -> JoinMethodLike:
     return chosen if isinstance(chosen, str) else chosen(rng, clock)
 
 
-def _progressive(rng: random.Random) -> JoinMethodLike:
+def draw_progressive(rng: random.Random) -> JoinMethodLike:
     """A method of a join without a window, some with memory for a few rows."""
     if rng.random() < 0.4:
         return rng.choice(["auto", "oa", "rrpj", "amortized_rrpj", "rrpj_f", "jgradient", "random", "hmj", "la"])
