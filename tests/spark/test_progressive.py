@@ -4,14 +4,29 @@ them, changed by restarts and after a failure, what Spark's own batch join gives
 from __future__ import annotations
 
 import time
+import uuid
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock as pk
+from penstock.kernels.xxhash import xxhash64
+from penstock.local.shards import LocalWorkers
 from penstock.operators.window_join.progressive.baselines.parameters import XJoin
+from penstock.runtime import shard
+from penstock.runtime.pace import AT_WORK
+from penstock.spark import assembly
+from penstock.spark.place import Placement
+from penstock.spark.task import ShardTask
+from penstock.storage.versioned import Checkpoint
 from tests.spark.conftest import Feed
 
 pytestmark = pytest.mark.spark
@@ -56,6 +71,44 @@ def test_k1_one_shard_gives_what_it_gives_in_process_epoch_by_epoch(spark, tmp_p
     assert here == there
     assert sum(here[:-1]) > 0
     assert here[-1] > 0, "some pairs were put off"
+
+
+@pytest.mark.parametrize("place", ["driver", "tasks", "spark"])
+def test_k1_one_shard_by_rrpj_gives_the_same_pairs_as_in_process_in_every_epoch(spark, tmp_path, place, monkeypatch):
+    """K1. Where both hosts hash alike, so that keys are in the same partitions, the same rows leave memory."""
+    monkeypatch.setattr(LocalWorkers, "hashed_by", "xxhash64")
+    monkeypatch.setattr(Placement, "choose", lambda self, size: (self.at_most(place), "said"))
+    rng, epochs, rows = np.random.default_rng(9), 12, 40
+    sides = []
+    for name in ("left", "right"):
+        keys, ids = np.minimum(rng.zipf(1.4, epochs * rows), 60), np.arange(epochs * rows)
+        whole = pa.table([keys, ids, ids], schema=SCHEMA)
+        sides.append((name, [whole.slice(n * rows, rows) for n in range(epochs)]))
+    # An epoch's rows of a stream are met and stored at once, so that their order in the shuffle says nothing.
+    method = pk.Rrpj(memory=16 * rows, row=1, partitions=5)
+
+    def run(flow: pk.LocalFlow | pk.Flow, streams: list[pk.Stream]) -> dict[int, Counter]:
+        found = {}
+
+        def take(rows, epoch):
+            table = rows.toArrow() if hasattr(rows, "toArrow") else rows
+            found[epoch] = Counter(zip(table["id"].to_pylist(), table["id_right"].to_pylist(), strict=True))
+
+        streams[0].join(streams[1], on="k", method=method).foreach_epoch(take)
+        flow.run()
+        return {epoch: pairs for epoch, pairs in found.items() if pairs}
+
+    local, flow = pk.LocalFlow(memory="32 MB"), pk.Flow(spark, str(tmp_path / "c"), memory="32 MB", shards=1)
+    here = run(local, [local.source(parts, time="t", name=name) for name, parts in sides])
+    streams = []
+    for name, parts in sides:
+        feed = Feed(tmp_path / name, SCHEMA)
+        for part in parts:
+            feed.add(part)
+        streams.append(flow.parquet(feed.folder, time="t", name=name, max_files=1))
+    there = run(flow, streams)
+    assert list(here) == list(range(epochs + 1)), "some pairs were put off until the end"
+    assert there == here
 
 
 @pytest.mark.parametrize("how", ["inner", "full"])
@@ -130,3 +183,96 @@ def test_what_was_put_off_comes_out_in_silent_epochs_between_triggers(spark, tmp
     assert sum(epoch.rows_out for epoch in silent) > 0
     assert 0 < min(shares) < 1
     assert report.shares_out == {"ever": 1.0}
+
+
+TRIGGER, LOOK = 0.2, 0.05
+"""Seconds from epoch to epoch, and how far the clock of tasks goes whenever they look at it."""
+
+
+class _Slow(ShardTask):
+    """A task by whose clock each look at it takes a while; it notes how much time it was given for what was put off."""
+
+    __slots__ = ()
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with self._slow_clock():
+            yield from ShardTask.__call__(self, batches)
+
+    def here(self, arrivals: Mapping[int, Sequence[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+        with self._slow_clock():
+            yield from ShardTask.here(self, arrivals)
+
+    @contextmanager
+    def _slow_clock(self) -> Iterator[None]:
+        (Path(self.checkpoint).parent / f"given-{self.epoch}-{self.spare}-{uuid.uuid4().hex}").touch()
+        now, usual = count(), shard.clock
+        shard.clock = SimpleNamespace(perf_counter=lambda: next(now) * LOOK)  # type: ignore[attr-defined]
+        try:
+            yield
+        finally:
+            shard.clock = usual  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("place", ["driver", "tasks", "spark"])
+def test_tasks_have_a_part_of_the_trigger_for_what_was_put_off_and_go_on_in_the_next_silent_epoch(
+    spark, tmp_path, feeds, place, monkeypatch
+):
+    """Shards take turns in the driver; two tasks run side by side. By their clock each has time for a few steps."""
+    monkeypatch.setattr(assembly, "ShardTask", _Slow)
+    monkeypatch.setattr(Placement, "choose", lambda self, size: (self.at_most(place), "said"))
+    flow = pk.Flow(spark, str(tmp_path / "checkpoint"), memory="32 MB", shards=2)
+    left, right = (flow.parquet(feed.folder, time="t", name=feed.folder.name, max_files=1) for feed in feeds)
+    left.join(right, on="k", method=pk.Rrpj(memory=100, row=1, partitions=16), name="ever").to_format("noop")
+    both = [Counter(pa.concat_tables(parts)["k"].to_pylist()) for parts in tables()]
+    pairs = sum(rows * both[1][key] for key, rows in both[0].items())
+    query = flow.start(trigger=f"{TRIGGER * 1000:.0f} ms")
+    until = time.monotonic() + 120
+    while time.monotonic() < until and query.progress().totals.rows_out < pairs:
+        time.sleep(0.05)
+    query.stop()
+    epochs = query.progress().epochs
+    assert [bool(sum(epoch.rows_in.values())) for epoch in epochs] == [n < EPOCHS for n in range(len(epochs))]
+    assert sum(epoch.rows_out for epoch in epochs) == pairs
+    silent = [epoch.rows_out for epoch in epochs[EPOCHS:]]
+    assert sum(map(bool, silent)) > 2
+    assert all(epoch.operators["ever"].deferred == epoch.rows_out for epoch in epochs[EPOCHS:])
+    given = {tuple(path.name.split("-")[1:3]) for path in tmp_path.glob("given-*")}
+    assert {int(epoch) for epoch, _ in given} >= set(range(len(epochs)))
+    assert {float(spare) for _, spare in given} == {AT_WORK * TRIGGER / (2 if place == "driver" else 1)}
+
+
+def test_e6_keys_are_dealt_out_anew_over_restarts_and_every_pair_comes_once(spark, tmp_path):
+    """E6: in each epoch two of eight partitions, others from one to the next, have most rows."""
+    numbers = np.arange(20_000)
+    partitions = (xxhash64([pa.array(numbers)]) % np.uint64(8)).astype(int)
+    rng, epochs, rows = np.random.default_rng(4), 4, 400
+    feeds = [Feed(tmp_path / name, SCHEMA) for name in ("left", "right")]
+    seen: list[Counter[int]] = [Counter(), Counter()]
+    cuts = []
+    for number, shards in enumerate((2, 2, 3, 3, 2)):
+        for port, feed in enumerate(feeds) if number < epochs else ():
+            hot = np.flatnonzero((partitions == number) | (partitions == (number + 3) % 8))[:300]
+            keys = np.where(rng.random(rows) < 0.9, rng.choice(hot, rows), rng.integers(0, 300, rows))
+            ids = np.arange(number * rows, (number + 1) * rows)
+            feed.add(pa.table([keys, ids, ids + port * 10**6], schema=SCHEMA))
+            seen[port].update(keys.tolist())
+        flow = pk.Flow(spark, str(tmp_path / "checkpoint"), memory="32 MB", shards=shards)
+        left, right = (flow.parquet(feed.folder, time="t", name=feed.folder.name) for feed in feeds)
+        method = pk.Rrpj(memory=200, row=1, partitions=8, cut="adaptive")
+        left.join(right, on="k", method=method, name="ever").select("id", "id_right").to_parquet(str(tmp_path / "out"))
+        flow.run(end=number == epochs)
+        states = Checkpoint(str(tmp_path / "checkpoint")).latest().states["ever"]
+        cuts.append([state.meta["cut"]["number"] for state in states if "cut" in state.meta])
+    wanted = sum(count * seen[1][key] for key, count in seen[0].items())
+    rows = spark.read.parquet(str(tmp_path / "out")).toPandas()
+    pairs = Counter(zip(rows["id"], rows["id_right"], strict=True))
+    assert len(pairs) == sum(pairs.values()) == wanted
+    keys_of = [dict(zip(*(table[n].to_pylist() for n in ("id", "k")), strict=True)) for table in _whole(feeds)]
+    assert all(keys_of[0][a] == keys_of[1][b] for a, b in pairs)
+    # Shards that are cut otherwise begin anew, with numbers that no page has.
+    assert min(cuts[1]) == 1, cuts
+    assert max(cuts[3]) > 1, cuts
+
+
+def _whole(feeds: Sequence[Feed]) -> list[pa.Table]:
+    return [pq.read_table(feed.folder) for feed in feeds]
