@@ -41,12 +41,17 @@ def draw_places(seed: int, places: Sequence[Place] = ("driver", "pieces", "tasks
     Placement.choose = lambda self, size: (self.at_most(draw.choice(places)), "drawn")  # type: ignore[method-assign]
 
 
-def run_to_the_end(flow: pk.Flow) -> None:
-    """Print ``ready`` when epochs begin, ``epoch n`` after each, and ``done`` at the end; stop the session."""
+def run_to_the_end(flow: pk.Flow, trigger: str | None = None) -> None:
+    """Print ``ready`` when epochs begin, ``epoch n`` after each, and ``done`` at the end; stop the session.
+
+    With a `trigger` there is no end: epochs go on, silent ones after those with rows.
+    """
     log = logging.getLogger("penstock")
     log.setLevel("INFO")
     log.addHandler(_Tell())
     print("ready", flush=True)
+    if trigger is not None:
+        flow.start(trigger).await_end()
     flow.run()
     print("done", flush=True)
     flow.spark.stop()
