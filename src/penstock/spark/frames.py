@@ -87,7 +87,7 @@ from penstock.spark.types import (
     union,
 )
 from penstock.spark.work import TURNED_AWAY
-from penstock.storage.scans import Portion, stamp_of
+from penstock.storage.scans import Portion, stamped
 from penstock.storage.versioned import Plan
 
 _BRANCHES = 3
@@ -104,10 +104,7 @@ class EpochFrames:
         self, flow: Assembly, plan: Plan, attempt: str, files: Mapping[SourceNode, Sequence[InputFile]] | None = None
     ) -> None:
         self.attempt = attempt
-        self._files = {
-            source: [file if file.segment else replace(file, stamp=stamp_of(file.path)) for file in some]
-            for source, some in (files or {}).items()
-        }
+        self._files = {source: stamped(some) for source, some in (files or {}).items()}
         """What Arrow reads, by source; each file more than once, in several jobs."""
         self._flow = flow
         self._plan = plan

@@ -42,7 +42,7 @@ from penstock.spark.sinks import deliver_tables, drops
 from penstock.spark.types import arrow_columns, union
 from penstock.spark.work import TURNED_AWAY
 from penstock.storage.payload import read_placed
-from penstock.storage.scans import Portion, read_file
+from penstock.storage.scans import Portion, read_file, stamped
 from penstock.storage.versioned import Plan
 
 READ_HERE = 16
@@ -73,7 +73,7 @@ class EpochHere:
         self._in_flight = IN_PIECES if in_pieces else IN_FLIGHT
         self._flow = flow
         self._plan = plan
-        self._files = files
+        self._files = {source: stamped(some) for source, some in files.items()} if in_pieces else files
         self._rows_out = 0
         self.tracks: Tracks = plan.tracks
         """How far the sources are, as operators are told."""
@@ -173,7 +173,7 @@ class EpochHere:
         files, judge = source.data.files, Judge.of(source, self._flow.course.ledger.tracks.get(source.name, Track()))
         columns = judge.looks_at(source.columns)
         return [
-            read_file(as_read(files, file.segment), file.path, columns, values=file.values)
+            read_file(as_read(files, file.segment), file.path, columns, values=file.values, stamp=file.stamp)
             for file in self._files[source]
         ]
 
@@ -185,7 +185,7 @@ class EpochHere:
         if source.name in self._plan.late or len(given) < threads:
             parts = self._flow.portions(source, self._plan, given)
         else:
-            parts = [Portion(file.path, 0, None, file.values, segment=file.segment) for file in given]
+            parts = [Portion(f.path, 0, None, f.values, segment=f.segment, stamp=f.stamp) for f in given]
         return [read_placed(files, part, columns, source.row, source.lets_go, size, texts="encoded") for part in parts]
 
 

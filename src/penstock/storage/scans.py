@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
@@ -267,6 +267,11 @@ GONE = Stamp(0, 0)
 
 def _stamp(about: fs.FileInfo) -> Stamp:
     return Stamp(int(about.size or 0), int(about.mtime_ns or 0))
+
+
+def stamped(files: Sequence[InputFile]) -> list[InputFile]:
+    """Files that are read more than once: each must be the same every time. Segments never change."""
+    return [file if file.segment else replace(file, stamp=stamp_of(file.path)) for file in files]
 
 
 def _check_same(path: str, before: Stamp, now: Stamp) -> None:
