@@ -115,7 +115,9 @@ def test_drivers_and_tasks_that_die_at_a_step_of_an_epoch_change_nothing(crashes
     for number, (step, victim, kind, place) in enumerate(crashes):
         # In the first or second epoch of a process, or if it is the only one in the second; old files are swept later.
         epoch = streams.done + (3 if step == SWEEPING else 2 if len(crashes) == 1 else 1 + number % 2)
-        streams.grow(max(0, epoch - streams.done - streams.waiting), rows=40)
+        # Windows keep their pages for some epochs: with no more rows the first to go would be those of the end.
+        more = 4 if step == SWEEPING and parts == ALONE else 0
+        streams.grow(max(0, epoch + more - streams.done - streams.waiting), rows=40)
         job = start(tmp_path, kind, place, 1 + 2 * (number % 2), parts, f"{step}:{epoch}:{victim}")
         ended_with = job.process.wait(PATIENCE)
         told = f"{step} of epoch {epoch}: {job.lines} {(tmp_path / 'job.log').read_text()[-2000:]}"
