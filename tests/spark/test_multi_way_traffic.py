@@ -23,6 +23,7 @@ from lab.shuffle_counts import Counting, last_stage, stage_writes, task_writes
 from lab.workloads.tpch import KB, Tpch, widths
 from lab.workloads.visits import ON, PLAN, Visits
 from penstock.planner.payload import HomePilot
+from penstock.runtime import shard
 from penstock.spark.frames import EpochFrames
 from penstock.storage.versioned import Checkpoint, Ledger
 
@@ -238,6 +239,8 @@ def test_f18_measured_results_alone_make_a_join_early_and_late_again_across_a_re
         commit(self, ledger)
 
     monkeypatch.setattr(Checkpoint, "commit", noted)
+    # Small pages are merged from time to time, switch or not.
+    monkeypatch.setattr(shard, "compact", lambda pages, store, budget: pages)
     epochs = [phase(epoch, each) for epoch, each in enumerate(PHASES)]
     found, left, said = [], [], []
     for begin, end in ((0, STOPPED), (STOPPED, len(PHASES))):
@@ -267,8 +270,6 @@ def test_f18_measured_results_alone_make_a_join_early_and_late_again_across_a_re
         expected = Counter(engine.sql(asked).fetchall())
     rows = pa.concat_tables(found)
     assert Counter(zip(*(column.to_pylist() for column in rows.columns), strict=True)) == expected
-    # Pages only come: those of before a switch are there after it, whatever rows carry then.
     for before, after in pairwise(ledgers[: len(PHASES)]):
-        if (before.epoch + 1) in (3, 9, 14):
-            for operator in after.states:
-                assert before.names(operator) <= after.names(operator)
+        for operator in after.states:
+            assert before.names(operator) < after.names(operator), "pages only come, whatever rows carry"
