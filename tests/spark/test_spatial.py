@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import shapely
 
 import penstock as pk
-from tests.flow.test_spatial import BOX, as_structs, as_wkb, drawn, shapes
+from tests.flow.test_spatial import BOX, Wkb, as_structs, as_wkb, drawn, shapes
 from tests.oracle.spatial import intersect, join
 from tests.spark.conftest import Feed
 
@@ -102,3 +105,65 @@ def test_geometries_of_files_as_they_come_within_a_window(spark, tmp_path):
     table = rows.table()
     assert wanted
     assert Counter(zip(table["id"].to_pylist(), table["id_right"].to_pylist(), strict=True)) == wanted
+
+
+def geo_parquet(folder: Path, shapes: list, kind: pa.DataType) -> Feed:
+    """Files of GeoParquet 1.1, with a box of each geometry beside it, in float32 as is usual."""
+    corners = [side.astype(np.float32) for side in shapely.bounds(shapes).T]
+    names = ("xmin", "ymin", "xmax", "ymax")
+    boxes = pa.StructArray.from_arrays(list(map(pa.array, corners)), names)
+    covering = {"bbox": {name: ["bbox", name] for name in names}}
+    column = {"encoding": "WKB", "geometry_types": [], "covering": covering}
+    about = {"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": column}}
+    wkb, ids = as_wkb(shapes)["g"].combine_chunks(), pa.array(range(len(shapes)), pa.int64())
+    schema = pa.schema(
+        [
+            pa.field(
+                "geometry", kind, metadata={} if isinstance(kind, Wkb) else {"ARROW:extension:name": "geoarrow.wkb"}
+            ),
+            pa.field("bbox", boxes.type),
+            pa.field("t", pa.int64()),
+            pa.field("id", pa.int64()),
+        ],
+        metadata={"geo": json.dumps(about)},
+    )
+    made = pa.ExtensionArray.from_storage(kind, wkb) if isinstance(kind, Wkb) else wkb
+    feed, table = Feed(folder, schema), pa.table([made, boxes, ids, ids], schema=schema)
+    for start in range(0, len(shapes), 20):
+        feed.add(table.slice(start, 20))
+    told = pq.read_schema(folder / "00000.parquet")
+    assert json.loads(told.metadata[b"geo"]) == about
+    return feed
+
+
+@pytest.fixture
+def registered():
+    """A library for GeoParquet is loaded in the driver, and not in tasks."""
+    pa.register_extension_type(Wkb(pa.binary()))
+    yield
+    pa.unregister_extension_type("geoarrow.wkb")
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), Wkb(pa.binary())], ids=str)
+@pytest.mark.parametrize("on", ["geometry", "bbox"])
+def test_geoparquet_files_as_they_come(spark, tmp_path, on, kind, request):
+    """Of files that Arrow reads, and of a DataFrame; with and without a type of its own for WKB."""
+    if isinstance(kind, Wkb):
+        request.getfixturevalue("registered")
+    ours, theirs = shapes(11, 60), shapes(12, 60)
+    feeds = [geo_parquet(tmp_path / name, made, kind) for name, made in (("ours", ours), ("theirs", theirs))]
+    flow = pk.Flow(spark, str(tmp_path / "checkpoint"), memory="32 MB", shards=2)
+    left = flow.parquet(str(feeds[0].folder), time="t", name="ours", max_files=1)
+    frame = spark.readStream.schema(spark.read.parquet(str(feeds[1].folder)).schema).parquet(str(feeds[1].folder))
+    right = flow.source(frame, time="t", name="theirs")
+    rows = left.join(right, on=pk.intersects(on, cell=1.0)).to_memory()
+    flow.run()
+    matches = (
+        (lambda a, b: a.intersects(b))
+        if on == "geometry"
+        else (lambda a, b: shapely.box(*a.bounds).intersects(shapely.box(*b.bounds)))
+    )
+    table = rows.table()
+    assert Counter(zip(table["id"].to_pylist(), table["id_right"].to_pylist(), strict=True)) == join(
+        ours, theirs, matches, "inner"
+    )

@@ -208,6 +208,8 @@ def _named(fields: Iterable[pa.Field], paths: Collection[Path]) -> Iterator[pa.F
 
 def _standard(kind: pa.DataType) -> pa.DataType | None:
     """The type in which Spark holds values of a type; None if it has none."""
+    if isinstance(kind, pa.BaseExtensionType):  # of those that are registered, some cannot be hashed
+        return pa.binary() if is_wkb(kind) else None
     if kind in _SAME:
         return kind
     if kind in _WIDER:
@@ -217,8 +219,6 @@ def _standard(kind: pa.DataType) -> pa.DataType | None:
     if pa.types.is_decimal(kind):
         return pa.decimal128(kind.precision, kind.scale) if kind.precision <= 38 and kind.scale >= 0 else None
     if pa.types.is_fixed_size_binary(kind):
-        return pa.binary()
-    if is_wkb(kind):
         return pa.binary()
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return _standard(kind.value_type)

@@ -35,7 +35,7 @@ from penstock.spark.schemas import Schemas, select, steps_of
 from penstock.spark.session import Meant, create_file, file_system, names_in
 from penstock.spark.sinks import sweep
 from penstock.spark.tables import FrameTable, read_table_on_spark
-from penstock.spark.types import arrow_columns
+from penstock.spark.types import arrow_columns, geometries_as_wkb
 from penstock.spark.use import CheckpointUse
 from penstock.spark.workers import check_workers, use_this_python
 from penstock.storage.delta import delta_files
@@ -98,7 +98,7 @@ class SparkFlow(Flow):
         """
         if scan not in get_args(ScanBy):
             raise ConfigError(f"scan={scan!r} must be one of {', '.join(get_args(ScanBy))}.")
-        rows = self._read_by(data, scan)
+        rows = self._read_by(geometries_as_wkb(data), scan)
         return self._source(rows, time, progress, name, payload, files=isinstance(rows, ArrowFrame))
 
     def start(self, trigger: str | None = None) -> SparkQuery:

@@ -65,6 +65,17 @@ def spark_type(kind: pa.DataType) -> st.DataType:
     return from_arrow_type(kind, prefer_timestamp_ntz=True)
 
 
+def geometries_as_wkb(data: Any) -> Any:
+    """A DataFrame whose columns of Spark's own type GEOMETRY are WKB; anything else as it is.
+
+    Spark hands these to Python as structs, which its functions do not take back.
+    """
+    if not isinstance(data, DataFrame):
+        return data
+    shapes = [field.name for field in data.schema if isinstance(field.dataType, st.GeometryType)]
+    return data.withColumns({name: sf.st_asbinary(col(name)) for name in shapes}) if shapes else data
+
+
 def time_as_long(column: Column, kind: st.DataType) -> Column:
     """Event time as a long, computed natively; no zone can shift it."""
     if isinstance(kind, st.TimestampType):
