@@ -107,6 +107,7 @@ class EpochFrames:
         self._files = {source: stamped(some) for source, some in (files or {}).items()}
         """What Arrow reads, by source; each file more than once, in several jobs."""
         self._flow = flow
+        self._session = flow.spark
         self._plan = plan
         self._course = flow.course
         self._layout = flow.layout
@@ -461,7 +462,7 @@ class EpochFrames:
     def _blob_call(self) -> DataFrame:
         """The same where rows come in blobs."""
         called = f"CAST(id AS INT) AS shard, CAST({ROLL_CALL} AS SHORT) AS port, CAST(NULL AS BINARY) AS batch"
-        return self._flow.spark.range(0, self._plan.shards, 1, 1).selectExpr(*called.split(", "))
+        return self._session.range(0, self._plan.shards, 1, 1).selectExpr(*called.split(", "))
 
     def _port(self, node: OperatorNode, port: int) -> PortBounds:
         """A port's bounds; where one source alone feeds it, a shard may go further by the rows it sees."""

@@ -54,6 +54,8 @@ class EpochTasks(EpochFrames):
 
     def deliver(self, batch: DataFrame | None) -> dict[str, Counted]:
         """Run every operator and hand every sink its rows; what each source showed comes back."""
+        if batch is not None:
+            self._session = batch.sparkSession  # It has the settings of the query: each shuffle would be a job else.
         seen = {source.name: self._count(source) for source in self._files}
         self.tracks = self.followed(seen)
         rows = self._flow.no_rows()
@@ -151,7 +153,7 @@ class EpochTasks(EpochFrames):
 
     def _numbers(self, work: Portions) -> DataFrame:
         """A row for each task, which says which it is."""
-        return self._flow.spark.range(0, len(work), 1, len(work))
+        return self._session.range(0, len(work), 1, len(work))
 
     def _late_rows(self, source: SourceNode, rows: DataFrame, windows: OperatorNode | None) -> DataFrame:
         schemas = self._flow.schemas
