@@ -218,6 +218,34 @@ def test_a_csv_file_whose_first_line_names_no_column_is_told(tmp_path):
         local_rows("csv", tmp_path)
 
 
+def test_a_csv_file_whose_first_line_is_not_utf_8_is_told(tmp_path):
+    (tmp_path / "0.csv").write_bytes(b"t,c\n1,a\n")
+    (tmp_path / "1.csv").write_bytes(b"t,\xff\n2,b\n")
+    with pytest.raises(SourceError, match=r"1.csv cannot be read as csv: 'utf-8' codec can't decode byte 0xff"):
+        local_rows("csv", tmp_path)
+    (tmp_path / "0.csv").unlink()
+    with pytest.raises(ConfigError, match=r"1.csv cannot be read as csv: 'utf-8' codec can't decode byte 0xff"):
+        local_rows("csv", tmp_path)
+
+
+def test_a_json_file_whose_texts_are_not_utf_8_is_told(tmp_path):
+    (tmp_path / "a.json").write_bytes('{"t": 1, "s": "é"}\n'.encode("latin-1"))
+    with pytest.raises(SourceError, match=r"a.json cannot be read as json: .*Invalid UTF8"):
+        local_rows("json", tmp_path)
+
+
+@pytest.mark.parametrize("opened", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_an_arrow_file_with_a_hole_of_zeros_is_told(tmp_path, opened):
+    texts = pa.array(["a", "bc"] * 3000)
+    with opened(tmp_path / "a.arrow", pa.schema({"t": pa.int64(), "s": pa.string()})) as writer:
+        writer.write_table(pa.table({"t": range(6000), "s": texts}))
+    whole = (tmp_path / "a.arrow").read_bytes()
+    offsets = whole.index(texts.buffers()[1].to_pybytes()[:64])
+    (tmp_path / "a.arrow").write_bytes(whole[: offsets + 4096] + bytes(4096) + whole[offsets + 8192 :])
+    with pytest.raises(SourceError, match=r"a.arrow cannot be read as arrow: .*[Oo]ffset"):
+        local_rows("arrow", tmp_path)
+
+
 @pytest.mark.parametrize("kind", ["csv", "json"])
 def test_long_rows_and_line_breaks_are_read(tmp_path, kind):
     texts = ["x" * 3_000_000, *(f"a\n{n}" for n in range(50_000))]

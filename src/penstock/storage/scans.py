@@ -158,7 +158,7 @@ def read_file(
             for piece in pieces:
                 whole = _with_constants(piece, given)
                 yield _conformed(_instants(whole, columns) if told else whole, columns, uri, texts)
-        except (pa.ArrowInvalid, OSError):
+        except (pa.ArrowInvalid, UnicodeDecodeError, OSError):
             _check_same(uri, now, stamp_of(uri))
             raise
         _check_same(uri, now, stamp_of(uri))
@@ -238,7 +238,7 @@ def _told(files: Files, uri: str) -> Iterator[None]:
         raise SourceError(
             f"Input file {uri} is gone. Put it back and start the flow again.{_GONE.get(files.format, '')}"
         ) from gone
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as wrong:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError, OSError) as wrong:
         raise SourceError(
             f"{uri} cannot be read as {files.inside}: {wrong}. Put the whole file there and start the flow again."
         ) from wrong
@@ -321,10 +321,11 @@ def _first_columns(format_name: Format, path: str) -> pa.Schema:
         if system.get_file_info(name).size:
             try:
                 columns = _SCHEMAS[format_name](system, name)
-            except (pa.ArrowInvalid, OSError) as wrong:
+                names = columns.names  # decodes them
+            except (pa.ArrowInvalid, UnicodeDecodeError, OSError) as wrong:
                 raise ConfigError(f"{name} cannot be read as {format_name}: {wrong}") from wrong
             unknown = next((field.name for field in columns if pa.types.is_null(field.type)), None)
-            if columns.names and unknown is None:
+            if names and unknown is None:
                 return columns
             if unknown is not None and name == there[-1] and format_name in ("parquet", "arrow"):
                 raise ConfigError(
@@ -528,7 +529,10 @@ def _read_arrow(system: fs.FileSystem, path: str, columns: pa.Schema, size: int 
             some = (batches.get_batch(n) for n in range(batches.num_record_batches)) if whole else batches
             for batch in some:
                 kept = [name for name in batch.schema.names if name in columns.names]
-                yield pa.Table.from_batches([batch]).select(kept) if kept else _of_length(batch.num_rows)
+                rows = pa.Table.from_batches([batch]).select(kept) if kept else _of_length(batch.num_rows)
+                # Buffers come as they are in the file, and offsets in a torn one may point anywhere.
+                rows.validate(full=True)
+                yield rows
 
 
 def _read_csv(system: fs.FileSystem, path: str, columns: pa.Schema, size: int | None) -> Iterator[pa.Table]:
@@ -571,6 +575,7 @@ def _read_json(system: fs.FileSystem, path: str, columns: pa.Schema, size: int |
     with system.open_input_stream(path) as source, json.open_json(source, read, parse) as batches:
         for batch in batches:
             rows = pa.Table.from_batches([batch])
+            rows.validate(full=True)  # Arrow's reader takes any bytes for a text
             for name in dates:
                 place = rows.schema.get_field_index(name)
                 rows = rows.set_column(place, name, rows.column(place).cast(columns.field(name).type))
