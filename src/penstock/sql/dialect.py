@@ -30,8 +30,18 @@ def _double_colon(parser: Any, this: Any, to: Any) -> Any:
     return cast
 
 
-_AS_WRITTEN = ("TO_CHAR", "TO_VARCHAR", "DATE_SUB")
+_AS_WRITTEN = ("TO_CHAR", "TO_VARCHAR", "DATE_SUB", "STRPOS")
 """Functions that the dialect would make others of; days to go back, for one, may overflow where they are negated."""
+
+
+def _truncation(name: str, unit: int) -> Callable[[list[Any]], Any]:
+    """A call that truncates, by its name where its unit is one letter: the dialect would spell it out."""
+
+    def build(parts: list[Any]) -> Any:
+        letter = len(parts) == 2 and isinstance(parts[unit], exp.Literal) and len(parts[unit].name) == 1
+        return exp.Anonymous(this=name, expressions=parts) if letter else Spark.Parser.FUNCTIONS[name.upper()](parts)
+
+    return build
 
 
 class Spark4(Spark):  # type: ignore[misc]
@@ -53,6 +63,8 @@ class Spark4(Spark):  # type: ignore[misc]
         FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
             **{name: build for name, build in Spark.Parser.FUNCTIONS.items() if name not in _AS_WRITTEN},
             "TO_DATE": _to_date,
+            "TRUNC": _truncation("trunc", unit=1),
+            "DATE_TRUNC": _truncation("date_trunc", unit=0),
         }
         UNARY_PARSERS: ClassVar[dict[Any, Callable[..., Any]]] = {
             **Spark.Parser.UNARY_PARSERS,
