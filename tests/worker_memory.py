@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
 
 PROC = Path("/proc")
 INTERVAL = 0.005
@@ -57,6 +63,32 @@ def watched(memory: Callable[[], dict[int, int]] = private_memory) -> Iterator[l
     if failed:
         raise AssertionError(f"Memory was not measured to the end: {failed[0]!r}") from failed[0]
     assert most[0], "Memory was never measured: no process was seen."
+
+
+def use_libraries(
+    batches: Iterator[pa.RecordBatch], products: tuple[int, int, int], wkb: Sequence[bytes]
+) -> Iterator[pa.RecordBatch]:
+    """In a worker: multiply and parse once, return all that is free to the system, and say which process this is.
+
+    OpenBLAS and GEOS keep buffers that do not depend on who calls them. `products` are the rows of either factor, and
+    their dimensions.
+    """
+    import shapely
+
+    ours, theirs, dimensions = products
+    for kind in (np.float32, np.float64):
+        assert (np.ones((ours, dimensions), kind) @ np.ones((dimensions, theirs), kind)).all()
+    made = shapely.from_wkb(wkb)
+    assert shapely.is_valid(made).all()
+    shapely.prepare(made)
+    assert shapely.intersects(made, made).all()
+    del made
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    ctypes.CDLL(None).malloc_trim(0)
+    time.sleep(1)  # so that no process runs two tasks
+    for _ in batches:
+        yield pa.record_batch({"pid": pa.array([os.getpid()], pa.int64())})
 
 
 def _of_worker(proc: Path, pid: int) -> int | None:

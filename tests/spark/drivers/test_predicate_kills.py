@@ -222,14 +222,17 @@ def test_a_driver_dies_at_a_step_of_an_epoch_while_pairs_are_put_off(kind, crash
         assert [path.name.split("-")[1] for path in tmp_path.glob("crashed-*")] == [step], said
         assert ended_with == -signal.SIGKILL if victim == "driver" else ended_with > 0, said
         latest = checkpoint.latest()
-        over = latest.ended if step in (COMMITTED, SWEEPING) else checkpoint.planned(latest.epoch + 1).end
-        assert over is (when == "end"), said
+        planned = checkpoint.planned(latest.epoch + 1)
+        # In the driver, rows are read while the plan is written.
+        assert planned is not None or step in (READING, COMMITTED, SWEEPING), said
+        assert (latest.ended or (planned is not None and planned.end)) is (when == "end"), said
         if when == "silent":
             assert latest.epoch >= sides.epochs - (step not in (COMMITTED, SWEEPING)), said
             silent = latest.epoch + 1 - sides.epochs
             assert sides.found("first") < sides.wanted("inner"), "nothing was put off any more"
-    last = Job(tmp_path, "--on", kind, "--shards", "2", program="predicate_job")
-    assert last.wait_for("done"), (tmp_path / "job.log").read_text()[-3000:]
-    last.process.wait(60)
+    if not checkpoint.latest().ended:
+        last = Job(tmp_path, "--on", kind, "--shards", "2", program="predicate_job")
+        assert last.wait_for("done"), (tmp_path / "job.log").read_text()[-3000:]
+        last.process.wait(60)
     assert checkpoint.latest().ended
     sides.check()

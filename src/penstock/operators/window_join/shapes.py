@@ -27,8 +27,8 @@ _CORNERS = (("x1", "y1", "x2", "y2"), ("xmin", "ymin", "xmax", "ymax"))
 _PARSED = 1 << 16
 """Bytes of WKB that are read at a time, at most, where only boxes are wanted and whether geometries are valid."""
 
-_GEOMETRY = 8
-"""Bytes that a geometry takes for each of its WKB,"""
+_GEOMETRY = 12
+"""Bytes that a geometry takes for each of its WKB, prepared for comparisons,"""
 
 _OBJECT = 400
 """and besides."""
