@@ -223,8 +223,8 @@ def test_a_driver_dies_at_a_step_of_an_epoch_while_pairs_are_put_off(kind, crash
         assert ended_with == -signal.SIGKILL if victim == "driver" else ended_with > 0, said
         latest = checkpoint.latest()
         planned = checkpoint.planned(latest.epoch + 1)
-        # In the driver, rows are read while the plan is written.
-        assert planned is not None or step in (READING, COMMITTED, SWEEPING), said
+        # In the driver, rows are read while the plan is written, and an epoch may be committed without a JVM.
+        assert planned is not None or victim == "jvm" or step in (READING, COMMITTED, SWEEPING), said
         assert (latest.ended or (planned is not None and planned.end)) is (when == "end"), said
         if when == "silent":
             assert latest.epoch >= sides.epochs - (step not in (COMMITTED, SWEEPING)), said

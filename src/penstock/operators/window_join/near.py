@@ -217,7 +217,7 @@ class NearVectors(Matching):
         copied = _copied(mine.columns) + _copied(theirs.columns)
         with budget.hold(copied, "vectors to compare"):
             a, b = self.points(mine.columns), self.points(theirs.columns)
-            work = budget.room // 3
+            work = budget.room // 4
             with budget.hold(work + work // 2, "comparing vectors"):
                 grid = self.grid(a.dimensions)
                 yield from near_pairs((mine.hashes, a), (theirs.hashes, b), grid, self.radius, work)
