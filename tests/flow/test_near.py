@@ -251,6 +251,18 @@ def test_what_cannot_be_asked_for(wrong, says):
         joined([[1.0, 2.0]], [[1.0, 2.0]], **wrong)
 
 
+@pytest.mark.parametrize("within", [None, pk.band(before=1000, after=1000)])
+@pytest.mark.parametrize("seed", [6, 7])
+def test_vectors_of_several_lengths_fit_little_memory(seed, within):
+    rng = np.random.default_rng(seed)
+    ours, theirs = (
+        [[*rng.normal(size=200), *([0.0] * (rng.random() < 0.04))] for _ in range(count)] for count in (208, 375)
+    )
+    theirs[:50] = ours[:50]
+    found = joined(ours, theirs, distance=2.0, how="left", within=within, memory="1 MB", epochs=1)
+    assert found == Counter([(n, n if n < 50 else None) for n in range(208)])
+
+
 def test_lengths_that_types_tell():
     sides = [pa.table({"v": pa.array([[1.0] * n], pa.list_(pa.float64(), n))}) for n in (2, 3)]
     with pytest.raises(pk.ConfigError, match="the left vectors have 2 numbers, the right ones 3"):

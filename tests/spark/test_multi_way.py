@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
+from penstock.core.errors import StateError
 from penstock.storage.records import Records
 from tests.draws.multi_way import SCHEMA, MultiWayCase, draw_homes, draw_multi_way, ids_of, mixed_up, results
 from tests.spark.conftest import Feed, multiset
@@ -176,6 +177,22 @@ def test_f28_a_restart_that_asks_for_a_column_that_partial_results_lack_is_refus
     fed.add()
     with pytest.raises(pk.CheckpointError, match="partial results without note: no sink asked for it"):
         shown(spark, tmp_path, "s_note", "o_note").run()
+    out = shown(spark, tmp_path, "s_note")
+    out.run()
+    assert multiset(out.table()) == multiset(pa.table({"s_note": ["a2", "a2", "a1", "a2"]}))
+
+
+def test_f28_a_record_of_columns_that_is_gone_is_named(spark, tmp_path):
+    fed = Fed(tmp_path)
+    fed.add()
+    shown(spark, tmp_path, "s_note").run(end=False)
+    record = tmp_path / "checkpoint" / "partials.json"
+    content = record.read_bytes()
+    record.unlink()
+    fed.add()
+    with pytest.raises(StateError, match=r"partials\.json is missing"):
+        shown(spark, tmp_path, "s_note").run()
+    record.write_bytes(content)
     out = shown(spark, tmp_path, "s_note")
     out.run()
     assert multiset(out.table()) == multiset(pa.table({"s_note": ["a2", "a2", "a1", "a2"]}))

@@ -230,6 +230,13 @@ def hadoop(root: Path) -> None:
         path.with_name(f".{path.name}.crc").write_bytes(b"crc\0" + (512).to_bytes(4, "big") + sums)
 
 
+@pytest.mark.parametrize("content", ["{}", "[]", "1", '{"name": "1"}'])
+def test_metadata_without_an_id_is_torn(content, root, spark):
+    root.mkdir()
+    (root / "metadata").write_text(content)
+    assert spark.mend(-1, {}) == ["metadata"]
+
+
 READ = ["metadata", "offsets/1", "offsets/2", "commits/2", "sources/0/2"]
 
 

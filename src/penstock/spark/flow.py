@@ -27,7 +27,7 @@ from penstock.spark.file_stream import FileStream
 from penstock.spark.inputs import folders_read
 from penstock.spark.layout import where_pairs
 from penstock.spark.parquet_frames import why_not_read_again
-from penstock.spark.partials import narrowed_on_spark
+from penstock.spark.partials import narrowed_on_spark, partials_on_record
 from penstock.spark.payload import detached_on_spark
 from penstock.spark.query import SparkQuery
 from penstock.spark.restarts import Start
@@ -206,7 +206,8 @@ class SparkFlow(Flow):
             for sink in self._sinks:
                 if isinstance(sink, ParquetSink):
                     sink.refuse_results(names_in(self.spark, sink.path))
-        start = Start.of(self._sources, engine.assembly.scanned, operators_needed(self._sinks))
+        kept = partials_on_record(checkpoint)
+        start = Start.of(self._sources, engine.assembly.scanned, operators_needed(self._sinks), kept)
         start.follow(checkpoint, self._configs)
         checkpoint.vacuum()
         for source in engine.course.sources:

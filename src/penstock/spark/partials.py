@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.core.errors import CheckpointError
+from penstock.core.errors import CheckpointError, StateError
 from penstock.flow.sinks import Sink
 from penstock.runtime.partials import NotKeptError, narrowed
+from penstock.spark.restarts import Start
 from penstock.storage.versioned import Checkpoint
 
 _RECORD = "partials.json"
+
+
+def partials_on_record(checkpoint: Checkpoint) -> bool:
+    """Whether it is on record which columns partial results have."""
+    return checkpoint.records.read(_RECORD) is not None
 
 
 def narrowed_on_spark(sinks: Sequence[Sink], checkpoint: Checkpoint) -> list[Sink]:
@@ -20,6 +26,8 @@ def narrowed_on_spark(sinks: Sequence[Sink], checkpoint: Checkpoint) -> list[Sin
     begun = checkpoint.latest().epoch >= 0 or checkpoint.planned(0) is not None
     record = checkpoint.records.read(_RECORD)
     if begun and record is None:
+        if Start.had_partials(checkpoint):
+            raise StateError.missing(checkpoint.records.path(_RECORD))
         return list(sinks)
     try:
         made, kept = narrowed(sinks, record["columns"] if begun and record is not None else None)

@@ -40,10 +40,16 @@ class Start:
     inputs: dict[str, str]
     ports: dict[str, list[list[str]]] = field(default_factory=dict)
     """For each port of an operator, how its rows come there, and the sources and operators that they come from."""
+    partials: bool = False
+    """Whether `partials.json` says which columns partial results have."""
 
     @classmethod
     def of(
-        cls, sources: Sequence[SourceNode], scanned: Sequence[SourceNode], operators: Sequence[OperatorNode]
+        cls,
+        sources: Sequence[SourceNode],
+        scanned: Sequence[SourceNode],
+        operators: Sequence[OperatorNode],
+        partials: bool = False,
     ) -> Start:
         """A start with these sources, scanned in this order, and these operators."""
         return cls(
@@ -51,7 +57,13 @@ class Start:
             [node.name for node in scanned],
             {node.name: _inputs(node) for node in operators},
             {node.name: [[_way(part), *sorted(set(_roots(part)))] for part in node.inputs] for node in operators},
+            partials,
         )
+
+    @staticmethod
+    def had_partials(checkpoint: Checkpoint) -> bool:
+        """Whether there was a `partials.json` at the last start."""
+        return bool((checkpoint.records.read(_RECORD) or {}).get("partials", False))
 
     def follow(self, checkpoint: Checkpoint, configs: Mapping[str, Any]) -> None:
         """Refuse or log what is different from the last start of `checkpoint`, and note this one.

@@ -266,6 +266,9 @@ def _is_torn(name: str, content: bytes) -> bool:
     if first != b"v1":
         return first == b"v" and not lines
     try:
+        if name == "metadata":
+            told = json.loads(content)
+            return not isinstance(told, dict) or "id" not in told
         for line in lines:
             if line != b"-":  # a source that has given nothing yet
                 json.loads(line)

@@ -42,6 +42,9 @@ _MARGIN = 1e-6
 _FARTHEST = 2.0**40
 """Cells farther from the origin are taken for that one."""
 
+_COPIED = 6
+"""The part of the room that vectors of one length may take on either side where there are others."""
+
 _AT_ONCE = 1 << 15
 """Numbers of vectors whose cells are found at a time."""
 
@@ -206,12 +209,17 @@ class NearVectors(Matching):
         if lengths.min() == lengths.max() == others.min() == others.max():
             yield from self._compared(mine, theirs, budget)
             return
+        # Those of one length are copied, as many at a time as leave most of the room to compare them.
+        room = budget.room // _COPIED
+        widths = _size(mine.columns) // lengths.size + 8, _size(theirs.columns) // others.size + 8
         for length in np.intersect1d(lengths, others).tolist():
-            some, those = np.flatnonzero(lengths == length), np.flatnonzero(others == length)
-            size = _size(mine.columns) * some.size // lengths.size + _size(theirs.columns) * those.size // others.size
-            with budget.hold(size + 8 * (some.size + those.size), "vectors of one length"):
-                for i, j in self._compared(_taken(mine, some), _taken(theirs, those), budget):
-                    yield some[i], those[j]
+            of_mine, of_theirs = np.flatnonzero(lengths == length), np.flatnonzero(others == length)
+            for some in _blocks(of_mine, room // widths[0]):
+                for those in _blocks(of_theirs, room // widths[1]):
+                    size = widths[0] * some.size + widths[1] * those.size
+                    with budget.hold(size, "vectors of one length"):
+                        for i, j in self._compared(_taken(mine, some), _taken(theirs, those), budget):
+                            yield some[i], those[j]
 
     def _compared(self, mine: Looked, theirs: Looked, budget: Budget) -> Iterator[tuple[Indices, Indices]]:
         copied = _copied(mine.columns) + _copied(theirs.columns)
@@ -276,6 +284,13 @@ def _site(cells: Indices) -> Hashes:
         mixed = (mixed ^ along.astype(np.int64).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
     return (mixed * np.uint64(0xBF58476D1CE4E5B9)) >> np.uint64(32)
+
+
+def _blocks(rows: Indices, most: int) -> Iterator[Indices]:
+    """The rows, at most so many at a time, but at least one."""
+    step = max(1, most)
+    for start in range(0, rows.size, step):
+        yield rows[start : start + step]
 
 
 def _taken(rows: Looked, which: Indices) -> Looked:
