@@ -361,3 +361,28 @@ def test_f09_the_width_of_an_epoch_s_rows_is_the_mean_over_its_files(tmp_path):
     (tmp_path / "csv" / "0.csv").write_text("k,text\n1,a\n")
     lines = files_of("csv", str(tmp_path / "csv"), pa.schema({"k": pa.int64(), "text": pa.string()}), None, None)
     assert width_in(lines, [str(tmp_path / "csv" / "0.csv")], text) is None
+
+
+class TestForgetting:
+    def test_of_a_start_that_is_over_nothing_is_known_and_what_was_decoded_stays_for_the_next_one(self, home):
+        home.note(0, [(path, ()) for path in paths(home)])
+        again = replace(home, start="another")
+        for each in (home, again):
+            assert each.fetch(np.array([0]), [("text",)])[0].to_pylist() == ["row 0"]
+        decoded = sorted(os.listdir(payload._folder(home.flow)))
+        payload.forget_start(home.start)
+        for cache in (payload._NOTED, payload._WANTED, payload._WIDTHS):
+            assert [key for key in cache if key[1] == home.source] == [("another", home.source)]
+        assert [key[1] for key in payload._DECODED._mapped if key[2] == home.source] == ["another"]
+        assert sorted(os.listdir(payload._folder(home.flow))) == decoded
+        assert home.width([("text",)]) is None
+        assert home.fetch(np.array([1]), [("text",)])[0].to_pylist() == ["row 1"]
+
+    def test_a_process_that_nobody_tells_what_is_over_knows_a_limited_number_of_sources(self, home, monkeypatch):
+        monkeypatch.setattr(payload, "_SOURCES", 3)
+        home.note(0, [(path, ()) for path in paths(home)])
+        starts = [f"start {n}" for n in range(5)]
+        for start in starts:
+            assert replace(home, start=start).fetch(np.array([0]), [("text",)])[0].to_pylist() == ["row 0"]
+        for cache in (payload._NOTED, payload._WANTED, payload._WIDTHS):
+            assert [key[0] for key in cache] == starts[-3:]

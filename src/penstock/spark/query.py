@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,12 +19,13 @@ from penstock.flow.explain import explain
 from penstock.flow.flow import read_timeout
 from penstock.flow.report import Report
 from penstock.flow.sinks import Sink
-from penstock.spark.batches import each_batch
+from penstock.spark.batches import EachBatch
 from penstock.spark.engine import Engine
 from penstock.spark.failures import in_epoch
 from penstock.spark.session import file_system, settings
 from penstock.spark.stopping import GracefulStop, InterruptedEpochError, ends_with, signals_stop
 from penstock.spark.use import CheckpointUse
+from penstock.storage.payload import forget_start
 
 log = logging.getLogger("penstock")
 
@@ -67,6 +69,8 @@ class SparkQuery:
         self._memory = memory
         self._engine = engine
         self._use = use
+        for start in {source.home.start for source in engine.course.sources if source.home is not None}:
+            use.then(partial(forget_start, start))
         self._report = Report()
         self._query: StreamingQuery | None = None
         self._failure: PenstockError | None = None
@@ -180,7 +184,10 @@ class SparkQuery:
         if self._engine.ledger.ended:
             return
         self._refuse_unfinished_end()
-        writer = each_batch(self._engine.assembly.stream(), self._epoch)
+        stream = self._engine.assembly.stream()
+        batches = EachBatch(stream.sparkSession, self._epoch)
+        self._use.then(batches.let_go)
+        writer = batches.writer_of(stream)
         spark_checkpoint = f"{self._engine.checkpoint.uri}/spark"
         # The query's own session is a copy of the user's as it is now.
         logs = _logs_without_programs(self._spark, spark_checkpoint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, Self
 
 from pyspark.sql.streaming import StreamingQuery
@@ -21,6 +22,7 @@ class CheckpointUse:
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.query: StreamingQuery | None = None
         self._here = True
+        self._afterwards: list[Callable[[], None]] = []
         self._lease = checkpoint.take_lease(self._goes_on)
 
     def __enter__(self) -> Self:
@@ -37,13 +39,30 @@ class CheckpointUse:
 
     def end(self) -> None:
         """Release the lease. One that cannot be, as on a full disk, lapses: the error of the query matters more."""
+        self._let_go()
         try:
             self._lease.release()
         except OSError as failure:
             log.warning("The lease on the checkpoint could not be released, and lapses by itself: %s", failure)
 
+    def then(self, action: Callable[[], None]) -> None:
+        """Do this once the query is over; more than once does no harm."""
+        self._afterwards.append(action)
+
+    def _let_go(self) -> None:
+        actions, self._afterwards = self._afterwards, []
+        for action in actions:
+            action()
+
     def _goes_on(self) -> bool:
+        if self._here or self._is_active:
+            return True
+        self._let_go()
+        return False
+
+    @property
+    def _is_active(self) -> bool:
         try:
-            return self._here or (self.query is not None and bool(self.query.isActive))
+            return self.query is not None and bool(self.query.isActive)
         except Exception:  # The session, or its JVM, is gone.
             return False

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -246,7 +246,7 @@ class Home:
             opened = self._opened(number, wanted, size)
             batches += opened.take(rows[begin:end], wanted, self.unit(number).portion.path)
         whole = batches[0] if len(batches) == 1 else pa.Table.from_batches(batches, schema=wanted.schema)
-        _WIDTHS[self.start, self.source, wanted.paths] = whole.nbytes / max(1, whole.num_rows)
+        _known(_WIDTHS, (self.start, self.source))[wanted.paths] = whole.nbytes / max(1, whole.num_rows)
         if again is not None:
             whole = (whole.combine_chunks() if len(batches) > 1 else whole).take(pa.array(again))
         return [_field(whole.column(place), path) for place, path in zip(wanted.places, wanted.paths, strict=True)]
@@ -262,11 +262,11 @@ class Home:
 
     def width(self, paths: Sequence[Path]) -> float | None:
         """The bytes that some columns had in a row when this process fetched them last; None if it never has."""
-        return _WIDTHS.get((self.start, self.source, tuple(paths)))
+        return _WIDTHS.get((self.start, self.source), {}).get(tuple(paths))
 
     def _wanted(self, paths: Sequence[Path]) -> _Wanted:
         """The columns that some paths are in."""
-        known = _WANTED.setdefault((self.start, self.source), {})
+        known = _known(_WANTED, (self.start, self.source))
         key = tuple(paths)
         if key not in known:
             known[key] = _Wanted.of(pruned(self.files.columns, set(key)), key)
@@ -281,7 +281,7 @@ class Home:
 
     def unit(self, number: int) -> Unit:
         """The unit of a number."""
-        known = _NOTED.setdefault((self.start, self.source), {})
+        known = _known(_NOTED, (self.start, self.source))
         if number not in known:
             first = max((each for each in self._firsts() if each <= number), default=None)
             if first is None:
@@ -402,8 +402,22 @@ _NOTED: dict[tuple[str, str], dict[int, Unit]] = {}
 _WANTED: dict[tuple[str, str], dict[tuple[Path, ...], _Wanted]] = {}
 """and the columns that it was asked for, by the start of a flow and the source;"""
 
-_WIDTHS: dict[tuple[str, str, tuple[Path, ...]], float] = {}
+_WIDTHS: dict[tuple[str, str], dict[tuple[Path, ...], float]] = {}
 """and what these took in a row."""
+
+_SOURCES = 64
+"""Of how many sources that is kept: nobody tells a worker process that a start is over."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _known(all_known: dict[tuple[str, str], dict[K, V]], source: tuple[str, str]) -> dict[K, V]:
+    """What is known of a source; of one more, that of the source that came first is forgotten."""
+    if source not in all_known:
+        for first in list(all_known)[: len(all_known) - _SOURCES + 1]:
+            all_known.pop(first, None)
+    return all_known.setdefault(source, {})
 
 
 def width_of(files: Files, paths: Paths) -> float:
@@ -482,6 +496,16 @@ _FOOTERS = 8
 
 _TEXT = 16
 """Bytes that a text has, where nothing is known of it."""
+
+
+def forget_start(start: str) -> None:
+    """Forget what this process knows of the units of a start that is over; what was decoded stays for the next one."""
+    every: list[dict[tuple[str, str], Any]] = [_NOTED, _WANTED, _WIDTHS]
+    for known in every:
+        for key in [key for key in list(known) if key[0] == start]:
+            known.pop(key, None)
+    _DECODED.close(start)
+    _SEGMENTS.close(start)
 
 
 def forget_decoded(flow: str) -> None:
@@ -626,6 +650,12 @@ class _Decoded:
                     self._mapped.popitem(last=False)
         return found
 
+    def close(self, start: str) -> None:
+        """Keep nothing mapped for a start."""
+        with self._lock:
+            for key in [key for key in self._mapped if key[1] == start]:
+                del self._mapped[key]
+
     def forget(self, flow: str) -> None:
         """Delete what was decoded for a flow."""
         with self._lock:
@@ -699,18 +729,22 @@ class _Segments:
     """Segments as this process has them mapped; of those on another file system there is a copy on a local disk."""
 
     def __init__(self) -> None:
-        self._mapped: OrderedDict[str, _Mapped] = OrderedDict()
+        self._mapped: OrderedDict[tuple[str, str, str], _Mapped] = OrderedDict()
+
+    def close(self, start: str) -> None:
+        """Keep nothing mapped for a start."""
+        for key in [key for key in list(self._mapped) if key[0] == start]:
+            self._mapped.pop(key, None)
 
     def open(self, home: Home, number: int, unit: Unit) -> _Mapped:
         """The rows of a segment; it is checked when it is mapped."""
         uri = unit.portion.path
-        key = f"{uri} {_state_of(uri)}"
-        if key not in self._mapped:
-            self._mapped[key] = self._opened(home, number, uri)
-            while len(self._mapped) > _MAPPED:
-                self._mapped.popitem(last=False)
-        self._mapped.move_to_end(key)
-        return self._mapped[key]
+        key = (home.start, uri, _state_of(uri))
+        found = self._mapped.pop(key, None) or self._opened(home, number, uri)
+        self._mapped[key] = found
+        while len(self._mapped) > _MAPPED:
+            self._mapped.popitem(last=False)
+        return found
 
     def _opened(self, home: Home, number: int, uri: str) -> _Mapped:
         path = local_path(uri)
