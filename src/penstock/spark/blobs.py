@@ -22,6 +22,7 @@ from penstock.kernels.width import even_pieces
 from penstock.runtime.entering import Entry
 from penstock.runtime.lateness import Judge
 from penstock.runtime.steps import Step, in_pieces, through
+from penstock.spark.allocator import give_back, return_what_is_freed
 from penstock.spark.collector import pass_over_modules
 from penstock.spark.layout import LATE, LATENESS, NO_TIME, OUT_OF_RANGE
 from penstock.storage.payload import Paths, read_placed
@@ -109,12 +110,15 @@ class ScanTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Scan."""
-        for number, portion in _of_tasks(self.work, batches):
+        for number, portion in _of_tasks(self.work, batches, self.share):
             scan = self.scans[number]
             for piece in scan.pieces(portion, self.share):
                 kept = scan.judge.split(piece).kept
+                del piece
                 for way in self.ways[number]:
                     yield from way.blobs(kept, self.shards, self.share, scan.columns)
+                del kept
+                give_back(self.share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,7 @@ class ReadTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Scan."""
-        for _, portion in _of_tasks(self.work, batches):
+        for _, portion in _of_tasks(self.work, batches, self.share):
             for piece in self.scan.pieces(portion, self.share):
                 rows = through(self.steps, self.scan.judge.split(piece).kept, self.scan.columns)
                 yield from rows.drop_columns([TIME]).to_batches()
@@ -146,7 +150,7 @@ class LateTask:
         """Scan."""
         kinds = pa.array(["late", "out-of-range", "no-time"])
         numbers = np.array([LATE, OUT_OF_RANGE, NO_TIME], np.int32)
-        for _, portion in _of_tasks(self.work, batches):
+        for _, portion in _of_tasks(self.work, batches, self.share):
             for piece in self.scan.pieces(portion, self.share):
                 split = self.scan.judge.split(piece)
                 if split.late.num_rows:
@@ -168,8 +172,11 @@ class RouteTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Route."""
+        return_what_is_freed(self.share)
         for batch in batches:
             yield from self.way.blobs(pa.Table.from_arrays(batch.columns, self.names), self.shards, self.share)
+            del batch
+            give_back(self.share)
 
 
 def cut_by_shard(rows: pa.RecordBatch, port: int, shards: int, share: int) -> Iterator[pa.RecordBatch]:
@@ -189,11 +196,15 @@ def opened(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
                     yield port, with_absent(rows)
 
 
-def _of_tasks(work: Portions, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Portion]]:
+def _of_tasks(work: Portions, batches: Iterator[pa.RecordBatch], share: int) -> Iterator[tuple[int, Portion]]:
+    """What some tasks read. What they free goes back after each portion: a shard may run in this process next."""
     pass_over_modules()
+    return_what_is_freed(share)
     for batch in batches:
         for task in batch.column(0).to_pylist():
-            yield from work[task]
+            for portion in work[task]:
+                yield portion
+                give_back(share)
 
 
 def _blob(shard: int, port: int, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -30,6 +30,10 @@ from penstock.spark.types import col, column_name, union
 from penstock.storage.scans import read_file
 from penstock.storage.versioned import Plan
 
+_READ = 8
+"""The part of a task's share that times take in the driver while it reads them: all at once is read by threads, each
+of which keeps some megabytes."""
+
 
 class EpochTasks(EpochFrames):
     """One attempt at an epoch whose sources are all files."""
@@ -68,12 +72,12 @@ class EpochTasks(EpochFrames):
 
     def _count(self, source: SourceNode) -> Counted:
         """What a source shows, by its times alone."""
-        judge = self._judges[source]
+        judge, size = self._judges[source], self._course.share // _READ
         columns = judge.looks_at(source.columns)
         seen, late, timeless = Seen(), 0, 0
         for file in self._files[source]:
             read = as_read(source.data.files, file.segment)
-            for piece in read_file(read, file.path, columns, values=file.values, stamp=file.stamp):
+            for piece in read_file(read, file.path, columns, size, values=file.values, stamp=file.stamp):
                 split = judge.split(piece)
                 seen = both(seen, split.seen)
                 late += split.below

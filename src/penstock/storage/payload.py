@@ -329,6 +329,7 @@ def read_placed(
         else:
             yield piece.append_column(row, pa.array(np.arange(start, start + piece.num_rows)))
             start += piece.num_rows
+        del piece
 
 
 def retire(records: Records, source: str, live: Callable[[int], bool], until: int) -> tuple[int, int]:

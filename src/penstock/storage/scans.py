@@ -156,8 +156,10 @@ def read_file(
         told = files.format == "delta" or files.as_spark
         try:
             for piece in pieces:
-                whole = _with_constants(piece, given)
-                yield _conformed(_instants(whole, columns) if told else whole, columns, uri, texts)
+                piece = _with_constants(piece, given)
+                piece = _conformed(_instants(piece, columns) if told else piece, columns, uri, texts)
+                yield piece
+                del piece  # the next one is read without it
         except (pa.ArrowInvalid, UnicodeDecodeError, OSError):
             _check_same(uri, now, stamp_of(uri))
             raise
@@ -479,6 +481,7 @@ class _Pieces:
                 if not fresh.num_rows:
                     continue
                 self._done += fresh.num_rows
+                del batch
                 if self._size is None:
                     yield pa.Table.from_batches([fresh])
                     continue
@@ -489,6 +492,7 @@ class _Pieces:
                 some = fresh.num_rows if fresh.num_rows < 2 * fit else fit
                 for start in range(0, fresh.num_rows, some):
                     yield pa.Table.from_batches([fresh.slice(start, some)])
+                del fresh
                 more = min(_GROWTH * self._rows, fit)
                 if more >= 2 * self._rows or 2 * more <= self._rows:
                     break
