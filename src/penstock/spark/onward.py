@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from pyspark.sql import types as st
 
 from penstock.expressions import evaluate
 from penstock.flow.graph import Pairs
-from penstock.runtime.steps import ResultTime, Step, in_pieces
+from penstock.runtime.steps import Fetch, ResultTime, Step, in_pieces
 from penstock.spark.blobs import BLOBS, Way
 from penstock.spark.task import ShardTask
 
@@ -26,6 +26,9 @@ WRITTEN = "file string, rows long"
 
 _FETCHED = 16
 """The part of a task's share that payload of results may take while it is written."""
+
+_SET_ASIDE = 6
+"""The part of a task's share that is set aside where it is: what is read, decoded and put into rows at a time."""
 
 _GROUP = 32
 """The part of a task's share that is gathered for a row group of a file."""
@@ -125,16 +128,24 @@ class Onward:
     """What must hold of the results of a join."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run the shard."""
-        return self.then.take(self._tables(batches), self.shard.share)
+        """Run the shard; where payload is fetched for its results, it leaves a part of its share to that."""
+        share = self.shard.share
+        fetches = any(isinstance(step, Fetch) for step in _steps(self.then))
+        shard = replace(self.shard, set_aside=share // _SET_ASIDE) if fetches else self.shard
+        return self.then.take(self._tables(shard, batches), share)
 
-    def _tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-        for rows in self.shard(batches):
+    def _tables(self, shard: ShardTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+        for rows in shard(batches):
             table = pa.Table.from_batches([rows], schema=self.results)
             if self.pairs is not None:
                 table = evaluate.where_pairs(table, self.pairs.condition, self.pairs.sides)
             if table.num_rows:
                 yield table
+
+
+def _steps(then: Then) -> tuple[Step, ...]:
+    """The steps that results take."""
+    return then.way.steps if isinstance(then, Send) else getattr(then, "steps", ())
 
 
 def _grouped(tables: Iterator[pa.Table], size: int) -> Iterator[pa.Table]:

@@ -83,6 +83,8 @@ class ShardTask:
     """Where a run of a shard is told that Spark may repeat."""
     spare: float | None = None
     """Seconds for work that was put off."""
+    set_aside: int = 0
+    """Bytes of the share that are left to what is done with results."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the shard."""
@@ -139,6 +141,7 @@ class ShardTask:
         # What an earlier task has left here is paid for by this one, if that uses any such thing, or goes.
         hand_over(budget, share // KEPT_PART if config.keeps_between_epochs else 0)
         budget.charge(min(share // _OWN_PART, _OWN), "what a process keeps for itself")
+        budget.charge(self.set_aside, "what is done with results")
         checkpoint = Checkpoint(self.checkpoint)
         pages = checkpoint.pages(self.operator)
         name = f"{self.epoch:08d}-{shard:05d}"
