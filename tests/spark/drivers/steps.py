@@ -186,8 +186,8 @@ class _Onward(Onward):
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return Onward.__call__(self, _watched(self.shard, batches))
 
-    def _tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-        yield from Onward._tables(self, batches)
+    def _tables(self, shard: ShardTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+        yield from Onward._tables(self, shard, batches)
         reached(STAGED, self.shard.epoch)
 
 
