@@ -226,7 +226,7 @@ LATE = [
     ]
     for within in ((None, WINDOW) if not frames and place == "tasks" else (None,))
 ]
-OFTEN = [Case("linear", "source", False, "driver")]
+OFTEN = [Case("tree", "source", False, "tasks")]
 
 
 @pytest.mark.parametrize("case", cases(OFTEN, [case for case in LATE if case not in OFTEN]))
