@@ -23,8 +23,8 @@ from tests.worker_memory import private_memory, use_libraries, watched
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("in_tasks", "compiled")]
 
-MEMORY = {"keys": 16_000_000, "boxes": 8_000_000, "geometries": 8_000_000, "vectors": 8_000_000}
-"""Of two tasks. Most keys are compared in no time, all vectors with all others."""
+MEMORY = {"keys": 16_000_000, "boxes": 8_000_000, "geometries": 16_000_000, "vectors": 8_000_000}
+"""Of two tasks. Most keys are compared in no time, all vectors with all others; GEOS takes about 2 MB for itself."""
 EPOCHS = 4
 WIDE = 1000
 """Bytes of a row, about, besides its id and its time."""
@@ -169,17 +169,23 @@ def test_private_memory_stays_within_the_share_whatever_the_state(
     """The right rows have a copy in both shards where they go everywhere."""
     rows_of, memory, asked = KINDS[kind], MEMORY[kind], {"on": ON[kind, route], "method": method, "how": how}
     run(spark, tmp_path / "warm", rows_of.feeds(tmp_path / "warm", WARM), memory, end=True, **asked)
-    baseline = min(warmed(spark).values())
+    # In a long session one process may have kept more of earlier tests than another: each has its own baseline.
+    empty = warmed(spark)
+    least = min(empty.values())
+
+    def grown() -> dict[int, int]:
+        return {pid: size - empty.get(pid, least) for pid, size in private_memory().items()}
+
     copies = 3 if route == "everywhere" else 2
     rows = times * memory // copies // rows_of.width
     feeds = rows_of.feeds(tmp_path / "big", rows)
-    with watched() as most:
+    with watched(grown) as most:
         pairs, total, state = run(spark, tmp_path / "big", feeds, memory, end=False, **asked)
         late_pairs, late_total, _ = run(spark, tmp_path / "big", feeds, memory, end=True, **asked)
     matched = range(0, rows, 10)
     assert (pairs + late_pairs, total + late_total) == (len(matched), 2 * sum(matched))
     assert state >= 0.9 * times * memory
-    above = (most[0] - baseline) / (memory // 2)
+    above = most[0] / (memory // 2)
     record_property("private_memory_above_baseline", above)
     print(f"{above:.2f} x the share at {times} x the budget: {kind}, {route}, {method}, {how}")
     assert above <= 1.25
