@@ -37,11 +37,8 @@ ROLL_CALL = -1
 _BLOB = 16
 """The part of a task's share that a blob may take;"""
 
-_READ, _READ_LESS = 8, 32
-"""and what is read of a file at a time; less where the share is so small that what the reader itself takes matters:"""
-
-_READERS_OWN = 1 << 24
-"""Parquet's has a page and a dictionary of each column, of a megabyte each."""
+_READ = 8
+"""and what is read of a file at a time."""
 
 _COLUMNS = pa.schema({"shard": pa.int32(), "port": pa.int16(), "batch": pa.binary()})
 
@@ -58,7 +55,7 @@ class Way:
         self, rows: pa.Table, shards: int, share: int, declared: pa.Schema | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Rows on this way, cut by shard; those of files have the columns that are `declared`."""
-        for piece in in_pieces(self.steps, rows, _at_once(share), declared):
+        for piece in in_pieces(self.steps, rows, share // _READ, declared):
             for entered in self.entry.enter(piece, "xxhash64"):
                 yield from cut_by_shard(entered, self.port, shards, share)
 
@@ -77,8 +74,7 @@ class Scan:
 
     def pieces(self, portion: Portion, share: int) -> Iterator[pa.Table]:
         """The rows of a portion, in pieces of a part of a task's share."""
-        size = _at_once(share)
-        return read_placed(self.files, portion, self.columns, self.row, self.late, size, texts="encoded")
+        return read_placed(self.files, portion, self.columns, self.row, self.late, share // _READ, texts="encoded")
 
 
 Portions = Sequence[Sequence[tuple[int, Portion]]]
@@ -181,11 +177,6 @@ class RouteTask:
             yield from self.way.blobs(pa.Table.from_arrays(batch.columns, self.names), self.shards, self.share)
             del batch
             give_back(self.share)
-
-
-def _at_once(share: int) -> int:
-    """Bytes of rows that are read and sent at a time."""
-    return share // (_READ if share >= _READERS_OWN else _READ_LESS)
 
 
 def cut_by_shard(rows: pa.RecordBatch, port: int, shards: int, share: int) -> Iterator[pa.RecordBatch]:

@@ -20,7 +20,6 @@ from penstock.runtime.entering import Entry
 from penstock.runtime.lateness import Judge, both
 from penstock.runtime.shard import PortBounds
 from penstock.runtime.steps import ResultTime, ways_to
-from penstock.spark.allocator import give_back
 from penstock.spark.assembly import Assembly
 from penstock.spark.blobs import BLOBS, LateTask, Portions, ReadTask, RouteTask, Scan, ScanTask, Way, spread
 from penstock.spark.frames import EpochFrames
@@ -83,7 +82,6 @@ class EpochTasks(EpochFrames):
                 seen = both(seen, split.seen)
                 late += split.below
                 timeless += split.late.num_rows - split.below
-        give_back(self._course.share)
         return Counted(seen, late, timeless)
 
     def _stream(self, node: Node, rows: DataFrame) -> DataFrame:
