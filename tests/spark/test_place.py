@@ -89,11 +89,13 @@ def test_tasks_are_not_tried_for_a_small_gain():
 def test_what_does_not_fit_at_once_goes_piece_by_piece_if_tasks_were_measured_and_are_predicted_to_take_longer():
     placement = Placement(pieces=True, tasks=2)
     placement.did_not_fit()
-    placement.learn("tasks", 1000, seconds=1)
-    assert placement.choose(1000) == ("tasks", "1,000 bytes of files do not fit the memory of one task")
-    placement.learn("tasks", 1000, seconds=0.5)
+    told = []
+    for _ in range(4):
+        placement.learn("tasks", 1000, seconds=0.4)
+        told.append(placement.choose(1000)[0])
+    assert told == ["tasks"] * 3 + ["pieces"]
     assert placement.choose(1000) == ("pieces", "1,000 bytes of files do not fit the memory of one task")
-    for seconds in (2.0, 0.4):
+    for seconds in (2.0, 0.3):
         placement.learn("pieces", 1000, seconds)
         assert placement.choose(1000)[0] == "pieces"
     placement.learn("pieces", 1000, seconds=1)
@@ -103,7 +105,7 @@ def test_what_does_not_fit_at_once_goes_piece_by_piece_if_tasks_were_measured_an
 def test_large_epochs_stay_in_tasks_that_share_the_work():
     placement = Placement(pieces=True, tasks=2)
     placement.did_not_fit()
-    for _ in range(2):
+    for _ in range(5):
         placement.learn("tasks", 10**6, seconds=4)
     assert placement.choose(10**6)[0] == "tasks"
 

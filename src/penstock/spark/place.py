@@ -41,6 +41,9 @@ first two there take far longer than others, and the prediction leaves out what 
 _LONG = 0.3
 """Seconds of an epoch in tasks from which on it is tried in the driver, if it never ran there."""
 
+_STEADY = 4
+"""Epochs in tasks until pieces are compared with them: the first ones count for too much before."""
+
 _WARM = 2
 """Epochs at a place until what they take is believed: the first loads and compiles what the others use."""
 
@@ -130,12 +133,14 @@ class Placement:
 
     def _sooner_in_pieces(self, size: int) -> bool:
         """Whether an epoch too large for the driver at once is faster there than in tasks, which are tried first."""
-        if not self.pieces or self._ran.get(self.elsewhere, 0) < _WARM:
+        if not self.pieces or self._ran.get(self.elsewhere, 0) < _STEADY:
             return False
         if self._last == "pieces" and self._ran["pieces"] < _WARM:
             return True
-        untried = self._seconds[self.elsewhere] * (1 + _SPEED_UP * (self.tasks - 1))
-        return size * self._seconds.get("pieces", untried) < self._there(size)
+        there = self._there(size)
+        if "pieces" in self._seconds:
+            return size * self._seconds["pieces"] < there
+        return size * self._seconds[self.elsewhere] * (1 + _SPEED_UP * (self.tasks - 1)) < _WORTH * there
 
     def _here(self, size: int) -> float:
         if "driver" in self._seconds:
